@@ -21,7 +21,9 @@ impl Gate for Known {
     fn recognise(&self, certificate: &[u8]) -> Result<Recognised, Refused> {
         let right = |volume, read_only, squash_root| Right { volume: VolumeId(volume), read_only, squash_root };
         match certificate {
-            [1] => Ok(Recognised { name: name("c1"), rights: Some(vec![right(1, false, false), right(2, true, true)]) }),
+            [1] => {
+                Ok(Recognised { name: name("c1"), rights: Some(vec![right(1, false, false), right(2, true, true)]) })
+            }
             [2] => Ok(Recognised { name: name("c2"), rights: Some(vec![right(1, true, false)]) }),
             _ => Err(Refused { reason: Reason::Revoked, text: "this client was revoked".into() }),
         }
