@@ -442,7 +442,7 @@ pub enum Volume {
 pub struct VolumeDelete {
     #[command(flatten)]
     pub volume: VolumeNamed,
-    /// Also if a client has it mounted, or files of a mount that was taken away are still open: their programs get errors then [default: refuse that]
+    /// Delete it also if a client has it mounted, or files of a mount that was taken away are still open: their programs get errors then [default: refuse that]
     #[arg(long)]
     pub force: bool,
 }

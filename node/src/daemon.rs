@@ -573,14 +573,7 @@ impl server::Daemon for Daemon {
             }
             Request::RemoveDevice { number } => self.brick()?.remove_device(&self.gatherer.data, number),
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
-            Request::TokenCreate { .. }
-            | Request::TokenList
-            | Request::TokenRevoke { .. }
-            | Request::ClientList
-            | Request::ClientRevoke { .. } => {
-                let brick = self.brick()?;
-                self.listener.as_ref().ok_or_else(not_listening)?.answer(brick, &request)
-            }
+            Request::Network { ask } => self.listener.as_ref().ok_or_else(not_listening)?.answer(self.brick()?, &ask),
             Request::Shutdown => {
                 // Full only when the daemon is ending already.
                 drop(self.events.try_send(Event::Shutdown));

@@ -1,4 +1,4 @@
-//! How this machine becomes a client of a server, with a token.
+//! Joining: this machine becomes a client of a server, with a token.
 //!
 //! Promises: nothing is sent to a server that the token does not vouch for; a join that was interrupted may be done again; the key
 //! never leaves the machine. Absent by design: what the server decides.

@@ -180,7 +180,7 @@ fn an_address_that_is_taken_or_none_is_refused_with_the_next_step() {
     other.check();
 }
 
-/// Who says nothing is dropped after a while, or for who comes later.
+/// Silent connections are dropped after a while, or for who comes later.
 #[test]
 fn a_thousand_silent_connections_keep_nobody_out() {
     let (home, daemon) = listening("silent");

@@ -112,8 +112,18 @@ pub enum Request {
     ScrubStop,
     /// The scrub's status.
     ScrubStatus,
+    /// About tokens and clients of other machines.
+    Network { ask: NetworkRequest },
+    /// End the daemon as SIGTERM does.
+    Shutdown,
+}
+
+/// A request about tokens and clients of other machines.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NetworkRequest {
     /// Make a token.
-    TokenCreate {
+    CreateToken {
         /// The volumes that its bearer may mount.
         volumes: Vec<String>,
         /// True to refuse changes.
@@ -128,15 +138,13 @@ pub enum Request {
         addresses: Vec<String>,
     },
     /// All tokens.
-    TokenList,
+    Tokens,
     /// Take the token of this id back.
-    TokenRevoke { id: String },
-    /// All clients of other machines.
-    ClientList,
+    RevokeToken { id: String },
+    /// All clients.
+    Clients,
     /// Refuse the client of this name from now on.
-    ClientRevoke { name: String },
-    /// End the daemon as SIGTERM does.
-    Shutdown,
+    RevokeClient { name: String },
 }
 
 /// One reply line.

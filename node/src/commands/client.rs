@@ -1,9 +1,9 @@
 //! `sinter client`: clients of a brick, and joining as one.
 
-use super::token::{left, now_s, rights};
+use super::token::{ask, left, now_s, rights};
 use super::{print, print_json};
-use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Joined, Request};
+use crate::admin::client::unexpected;
+use crate::admin::protocol::{Answer, Joined, NetworkRequest};
 use crate::cli::{ClientCommand, ClientJoin, ClientRevoke};
 use crate::failure::{Exit, Failure};
 use crate::join;
@@ -16,7 +16,7 @@ pub fn run(command: &ClientCommand) -> Result<Exit, Failure> {
     match command {
         ClientCommand::Join(options) => join(options)?,
         ClientCommand::List(options) => {
-            let Answer::Clients(clients) = Client::need(&options.data)?.ask(&Request::ClientList)? else {
+            let Answer::Clients(clients) = ask(&options.data, NetworkRequest::Clients)? else {
                 return Err(unexpected());
             };
             match (options.json, clients.is_empty()) {
@@ -32,7 +32,7 @@ pub fn run(command: &ClientCommand) -> Result<Exit, Failure> {
 
 fn revoke(options: &ClientRevoke) -> Result<(), Failure> {
     let name = options.name.clone();
-    Client::need(&options.data)?.ask(&Request::ClientRevoke { name })?;
+    ask(&options.data, NetworkRequest::RevokeClient { name })?;
     match options.json {
         true => print_json(&serde_json::json!({ "revoked": options.name })),
         false => print(&format!("revoked client {}: what it had mounted has ended\n", options.name)),

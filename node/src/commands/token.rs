@@ -2,10 +2,11 @@
 
 use super::{print, print_json};
 use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Answer, Granted, Invited, Request, TokenMade};
+use crate::admin::protocol::{Answer, Granted, Invited, NetworkRequest, Request, TokenMade};
 use crate::cli::{TokenCommand, TokenCreate};
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, duration};
+use std::path::Path;
 use std::time::SystemTime;
 
 /// Asks the daemon.
@@ -13,7 +14,7 @@ pub fn run(command: &TokenCommand) -> Result<Exit, Failure> {
     match command {
         TokenCommand::Create(options) => create(options)?,
         TokenCommand::List(options) => {
-            let Answer::Tokens(tokens) = Client::need(&options.data)?.ask(&Request::TokenList)? else {
+            let Answer::Tokens(tokens) = ask(&options.data, NetworkRequest::Tokens)? else {
                 return Err(unexpected());
             };
             match (options.json, tokens.is_empty()) {
@@ -24,7 +25,7 @@ pub fn run(command: &TokenCommand) -> Result<Exit, Failure> {
         }
         TokenCommand::Revoke(options) => {
             let id = options.id.clone();
-            Client::need(&options.data)?.ask(&Request::TokenRevoke { id })?;
+            ask(&options.data, NetworkRequest::RevokeToken { id })?;
             match options.json {
                 true => print_json(&serde_json::json!({ "revoked": options.id }))?,
                 false => print(&format!("revoked token {}; who has joined with it stays\n", options.id))?,
@@ -34,8 +35,13 @@ pub fn run(command: &TokenCommand) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Asks the daemon of a brick, which has to listen.
+pub(super) fn ask(data: &Path, ask: NetworkRequest) -> Result<Answer, Failure> {
+    Client::need(data)?.ask(&Request::Network { ask })
+}
+
 fn create(options: &TokenCreate) -> Result<(), Failure> {
-    let request = Request::TokenCreate {
+    let request = NetworkRequest::CreateToken {
         volumes: options.volume.clone(),
         read_only: options.read_only,
         squash_root: options.root_squash,
@@ -43,7 +49,7 @@ fn create(options: &TokenCreate) -> Result<(), Failure> {
         uses: options.uses,
         addresses: options.address.clone(),
     };
-    let Answer::Token(made) = Client::need(&options.data)?.ask(&request)? else { return Err(unexpected()) };
+    let Answer::Token(made) = ask(&options.data, request)? else { return Err(unexpected()) };
     if options.json {
         return print_json(&made);
     }

@@ -8,7 +8,7 @@ mod keeper;
 
 pub use identity::{own_name, secret, with_port};
 
-use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, Request, TokenMade};
+use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, NetworkRequest, TokenMade};
 use crate::assembly::{Brick, on_core};
 use crate::cli::Listen;
 use crate::failure::{Exit, Failure};
@@ -127,10 +127,10 @@ impl Listener {
     }
 
     /// Answers a request about tokens and clients.
-    pub fn answer(&self, brick: &Brick, request: &Request) -> Result<protocol::Answer> {
+    pub fn answer(&self, brick: &Brick, ask: &NetworkRequest) -> Result<protocol::Answer> {
         let volumes = brick.volumes()?;
-        match request {
-            Request::TokenCreate { volumes: names, read_only, squash_root, life_s, uses, addresses } => {
+        match ask {
+            NetworkRequest::CreateToken { volumes: names, read_only, squash_root, life_s, uses, addresses } => {
                 let grant = |name: &String| -> Result<Grant> {
                     let volume = brick.volume(name)?.id;
                     Ok(Grant { volume, read_only: *read_only, root_squash: *squash_root })
@@ -139,25 +139,24 @@ impl Listener {
                 let wish = Wish { role: Role::Client, rights, uses: *uses, life_s: *life_s };
                 self.create_token(wish, addresses).map(protocol::Answer::Token)
             }
-            Request::TokenList => {
+            NetworkRequest::Tokens => {
                 let told = |token: &Invitation| invited(token, &volumes);
                 Ok(protocol::Answer::Tokens(self.keeper.read(|network| network.tokens().iter().map(told).collect())))
             }
-            Request::TokenRevoke { id } => {
+            NetworkRequest::RevokeToken { id } => {
                 self.keeper.change(|network, now_s| network.revoke_token(id, now_s))?;
                 Ok(protocol::Answer::Done)
             }
-            Request::ClientList => {
+            NetworkRequest::Clients => {
                 let attached = self.attached(&volumes);
                 let told = |(name, client): (&ClientName, &control::Client)| joined(name, client, &volumes, &attached);
                 Ok(protocol::Answer::Clients(self.keeper.read(|network| network.clients().iter().map(told).collect())))
             }
-            Request::ClientRevoke { name } => {
+            NetworkRequest::RevokeClient { name } => {
                 self.keeper.change(|network, now_s| network.revoke_client(name, now_s))?;
                 self.expel(&*brick.reactors()?, |holder| holder.client.as_bytes() == name.as_bytes())?;
                 Ok(protocol::Answer::Done)
             }
-            _ => Err(Error::new(Kind::Unsupported, "this is no request about the network")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! How a machine gets its certificate, and another one later.
+//! Joining: a machine gets its certificate, and another one later.
 
 use crate::codec::Body;
 use crate::codec::hello::{Join, Joined, Refused};
