@@ -2,12 +2,12 @@
 //! here.
 
 use crate::{Call, Stack};
-use base::{Error, Holder, Name, Op, Result, SessionId};
-use group::{Answer, Context, Groups, Kept};
+use base::{Error, Holder, Ino, Name, Op, Result, SessionId};
+use group::{Answer, Context, Groups, Kept, Position};
 use runtime::Buf;
 use std::sync::Arc;
 use wire::codec::hello::{Caching, Hello, HelloOk, Reason, Refused, VERSIONS};
-use wire::codec::session::Held;
+use wire::codec::session::{Changed, Held};
 use wire::server::{Admitted, LEASE_NS, Service};
 
 /// Gives the stack of a volume.
@@ -72,10 +72,21 @@ impl Service for Served {
     async fn call(&self, stack: &Arc<Stack>, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         stack.call_below_layers(context, Call { op, data }).await
     }
-    async fn reclaim(&self, session: SessionId, held: &[Held], is_first: bool, is_last: bool) -> Result<()> {
+    async fn reclaim(
+        &self,
+        session: SessionId,
+        (held, changed): (&[Held], &[Changed]),
+        is_first: bool,
+        is_last: bool,
+    ) -> Result<Vec<Ino>> {
         let kept = |held: &Held| Kept { ino: held.ino, opens: held.opens, told: held.known };
         let kept: Vec<_> = held.iter().map(kept).collect();
-        self.groups.reclaim(session, &kept, is_first, is_last).await
+        self.groups.reclaim(session, &kept, is_first, is_last).await?;
+        let is_lost = |changed: &&Changed| {
+            let Changed { group, term, index, .. } = **changed;
+            self.groups.is_lost(&Position { group, term, index, durable: false }, changed.start)
+        };
+        Ok(changed.iter().filter(is_lost).map(|changed| changed.ino).collect())
     }
     fn answered(&self, session: SessionId, done: u64) {
         self.groups.answered(session, done);

@@ -370,18 +370,15 @@ pub struct Mount {
     pub volume: Option<String>,
     /// Directory at which the volume appears
     pub mount: PathBuf,
-    /// Of NAME/VOLUME: change nothing, and let the server refuse changes [default: off]
+    /// Mount NAME/VOLUME so that nothing can be changed [default: off]
     #[arg(long, conflicts_with = "volume")]
     pub read_only: bool,
-    /// Of NAME/VOLUME: serve the mount here, until it is unmounted, SIGINT or SIGTERM [default: a daemon does, in the background]
+    /// Serve the mount of NAME/VOLUME here, until it is unmounted, SIGINT or SIGTERM [default: a daemon does, in the background]
     #[arg(long, conflicts_with = "volume")]
     pub foreground: bool,
-    /// Of NAME/VOLUME: directory with the files that `sinter client join` wrote
+    /// Directory with the files that `sinter client join` wrote
     #[arg(long, value_name = "DIR", default_value = crate::remote::MEMBERSHIPS, conflicts_with = "volume")]
     pub directory: PathBuf,
-    /// Of NAME/VOLUME: file for the daemon's messages [default: the journal, else /var/log/sinter/NAME-VOLUME.log]
-    #[arg(long, value_name = "FILE", conflicts_with = "volume")]
-    pub log: Option<PathBuf>,
     #[command(flatten)]
     pub resources: Resources,
     /// Print JSON [default: nothing]

@@ -551,6 +551,10 @@ impl server::Daemon for Daemon {
             Request::RemoveDevice { number } => self.brick()?.remove_device(&self.gatherer.data, number),
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
             Request::Shutdown => {
+                // What is mounted from now on would be taken away at once. A mount that is under way is not waited for.
+                if let Ok(mut changing) = self.changing.try_lock() {
+                    changing.ending = true;
+                }
                 // Full only when the daemon is ending already.
                 drop(self.events.try_send(Event::Shutdown));
                 Ok(Answer::Done)

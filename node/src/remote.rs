@@ -287,7 +287,7 @@ impl Remote {
         let (reach, cores) = (self.client.reach(), self.runtime.tasks.cores());
         format!("{}, over {} of {cores} connections", self.welcome.who, reach.connections)
     }
-    /// What keeps it from the server, and since when.
+    /// The obstacle between it and the server, and its time.
     fn trouble(&self) -> Option<String> {
         if let Some(refused) = self.client.end_reason() {
             let what = "the server has ended this mount's session, and all that is asked of it fails";

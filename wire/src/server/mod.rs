@@ -9,13 +9,13 @@ mod sessions;
 use crate::codec::Body;
 use crate::codec::hello::{Hello, HelloOk, Reason, Refused};
 use crate::codec::reply::{Stages, Told};
-use crate::codec::session::{Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
+use crate::codec::session::{Changed, Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{op, reply};
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
-use base::{Error, GroupId, Kind, Op, Result, SessionId, Term, VolumeId};
+use base::{Error, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
 use runtime::tasks::{Flow, Local, either};
 use runtime::{Buf, Event, Runtime, Slice, Span};
@@ -68,14 +68,15 @@ pub trait Service: Send + Sync + 'static {
         op: Op,
         data: Option<Buf>,
     ) -> impl Future<Output = Result<Answer>>;
-    /// Takes in a part of what a session from before the start has open and knows.
+    /// Takes in a part of what a session from before the start has open and knows, and of the changes that it was told of. The inodes
+    /// whose change is lost.
     fn reclaim(
         &self,
         session: SessionId,
-        held: &[Held],
+        told: (&[Held], &[Changed]),
         is_first: bool,
         is_last: bool,
-    ) -> impl Future<Output = Result<()>>;
+    ) -> impl Future<Output = Result<Vec<Ino>>>;
     /// Lets go of results of a session's requests below `done`.
     fn answered(&self, session: SessionId, done: u64);
     /// Ends a session, none of whose requests is under way.
@@ -274,14 +275,14 @@ impl<S: Service> Talk<S> {
         Ok(())
     }
     async fn reclaim(&self, header: &Header, body: &[u8], has_begun: &mut bool) -> Result<(), Refused> {
-        let Reclaim { held, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
+        let Reclaim { held, changed, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
         let is_first = !std::mem::replace(has_begun, more);
-        match self.server.service.reclaim(self.session.id, &held, is_first, !more).await {
-            Ok(()) => {
+        match self.server.service.reclaim(self.session.id, (&held, &changed), is_first, !more).await {
+            Ok(undone) => {
                 if !more {
                     self.session.told();
                 }
-                let done = ReclaimDone { gone: Vec::new(), lost: Vec::new() };
+                let done = ReclaimDone { gone: Vec::new(), lost: Vec::new(), undone };
                 self.lane.outbox.push(None, |out| done.frame(out, *header));
             }
             Err(error) if error.kind == Kind::Fenced => {
