@@ -389,7 +389,7 @@ pub struct Mount {
 /// `sinter umount`.
 #[derive(Args, Debug)]
 pub struct Umount {
-    /// Where a volume is mounted, or the directory of a brick, all of whose mounts go
+    /// Where a volume is mounted, NAME/VOLUME, or the directory of a brick, all of whose mounts go
     pub target: PathBuf,
     /// Of a brick, only what is mounted of this volume [default: all]
     #[arg(value_parser = volume_name)]
