@@ -131,9 +131,15 @@ impl<F: Files> Network<F> {
         (_, next.server.certificate) = next.sign(&subject, &public, now_s)?;
         self.change(next).map(|()| true)
     }
-    /// Makes a token. `secret` is 128 bits of the kernel's random numbers. Errors: `Invalid` for a wish out of bounds;
+    /// Makes a token of a server of this name and these addresses. `secret` is 128 bits of the kernel's random numbers. Errors: `Invalid` for a wish out of bounds;
     /// `NoSpace` if there are 1,024 already; those of writing.
-    pub fn create_token(&mut self, wish: Wish, secret: Secret, addresses: Vec<Address>, now_s: u64) -> Result<Token> {
+    pub fn create_token(
+        &mut self,
+        wish: Wish,
+        secret: Secret,
+        (name, addresses): (ClientName, Vec<Address>),
+        now_s: u64,
+    ) -> Result<Token> {
         let refused = |what| Err(Error::new(Kind::Invalid, what));
         if !(1..=USES_MAX).contains(&wish.uses) {
             return refused("a token has 1 to 1024 uses");
@@ -163,7 +169,7 @@ impl<F: Files> Network<F> {
         assert!(next.tokens.iter().all(|token| token.secret != made.secret), "random secrets differ");
         next.tokens.push(made);
         self.change(next)?;
-        Ok(Token { cluster: self.cluster(), ca: self.ca().hash(), role: wish.role, secret, addresses })
+        Ok(Token { cluster: self.cluster(), ca: self.ca().hash(), role: wish.role, secret, addresses, name })
     }
     /// Revokes a token by its id. Who joined with it stays. Errors: `NotFound`.
     pub fn revoke_token(&mut self, id: &str, now_s: u64) -> Result<()> {
@@ -432,9 +438,9 @@ mod tests {
         let grant = |volume| Grant { volume: VolumeId(volume), read_only: false, root_squash: false };
         let rights = Rights::new((0..256).map(grant)).expect("256 are allowed");
         let wish = Wish { role: Role::Client, rights, uses: 1024, life_s: TOKEN_LIFE_S };
-        let address = vec!["a:1".parse().expect("an address")];
+        let place = ("store".parse().expect("a name"), vec!["a:1".parse().expect("an address")]);
         let make = |network: &mut Network<Nowhere>, byte| {
-            network.create_token(wish.clone(), Secret([byte; 16]), address.clone(), NOW_S).map(drop)
+            network.create_token(wish.clone(), Secret([byte; 16]), place.clone(), NOW_S).map(drop)
         };
         make(&mut network, 1).expect("room");
         let used = Use { name: "c1".parse().expect("a name"), key: Hash([0; 32]), at_s: NOW_S };

@@ -1,9 +1,9 @@
-//! Tokens: a text by which somebody joins, `sinter1.` and letters. It says where the servers are, which CA is theirs, and
-//! a secret. Promises that a token that was mistyped or cut is told apart from one that the server does not know. Of the
+//! Tokens: a text by which somebody joins, `sinter1.` and letters. It says what the servers are called and where they
+//! are, which CA is theirs, and a secret. Promises that a token that was mistyped or cut is told apart from one that the server does not know. Of the
 //! secret a server stores only the hash.
 
 use crate::certificates::{Certificate, Hash};
-use crate::identity::Uuid;
+use crate::identity::{ClientName, Uuid};
 use base::checksum::crc32c;
 use base::{Error, Kind, Result};
 use data_encoding::{DecodeKind, Encoding, Specification};
@@ -113,6 +113,8 @@ pub struct Token {
     pub secret: Secret,
     /// The servers' addresses: 1 to 8.
     pub addresses: Vec<Address>,
+    /// The server's name, by which the client calls the cluster unless it says another one.
+    pub name: ClientName,
 }
 
 impl Token {
@@ -120,7 +122,7 @@ impl Token {
     pub fn pins(&self, ca: &Certificate) -> bool {
         ca.hash() == self.ca
     }
-    /// The text, `sinter1.` and about 150 letters.
+    /// The text, `sinter1.` and about 170 letters.
     pub fn to_text(&self) -> String {
         assert!((1..=ADDRESSES_MAX).contains(&self.addresses.len()), "a token leads somewhere");
         let mut bytes = vec![0; 2];
@@ -133,8 +135,10 @@ impl Token {
             bytes.extend((address.0.len() as u16).to_le_bytes());
             bytes.extend(address.0.as_bytes());
         }
+        bytes.push(self.name.as_str().len() as u8);
+        bytes.extend(self.name.as_str().as_bytes());
         let length = bytes.len() + 4;
-        bytes[..2].copy_from_slice(&u16::try_from(length).expect("eight addresses are short").to_le_bytes());
+        bytes[..2].copy_from_slice(&u16::try_from(length).expect("eight addresses and a name are short").to_le_bytes());
         bytes.extend(crc32c(&bytes).to_le_bytes());
         format!("{PREFIX}{}", letters().encode(&bytes))
     }
@@ -199,10 +203,12 @@ fn fields_of(mut rest: &[u8]) -> Option<Result<Token>> {
         let length = u16::from_le_bytes(*rest.split_off(..2)?.as_array()?);
         addresses.push(std::str::from_utf8(rest.split_off(..usize::from(length))?).ok()?.parse().ok()?);
     }
+    let length = usize::from(*rest.split_off_first()?);
+    let name = std::str::from_utf8(rest.split_off(..length)?).ok()?.parse().ok()?;
     if !rest.is_empty() || !(1..=ADDRESSES_MAX).contains(&count) {
         return None;
     }
-    Some(Role::of_byte(role).map(|role| Token { cluster, ca, role, secret, addresses }))
+    Some(Role::of_byte(role).map(|role| Token { cluster, ca, role, secret, addresses, name }))
 }
 
 fn no_token(text: &str) -> Error {

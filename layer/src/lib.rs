@@ -15,6 +15,7 @@ mod delay;
 mod fault;
 mod limit;
 mod read_only;
+mod rights;
 mod service;
 mod target;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod tests;
 pub use change::{Change, Plan};
 pub use group::{Answer, Context, Position};
 pub use limit::LimitSummary;
+pub use rights::{Gate, Recognised, Right};
 pub use service::Served;
 pub use target::Target;
 

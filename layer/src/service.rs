@@ -1,17 +1,21 @@
 //! The groups of this process as a server serves them to clients on other machines. A volume's layers run at the client, its limits
-//! here.
+//! here, and so are its rights (`rights`).
 
+use crate::rights::{Entry, Gate, Recognised};
 use crate::{Call, Stack};
-use base::{Error, Holder, Ino, Name, Op, Result, SessionId};
+use base::{Error, Holder, Ino, Kind, Name, Op, Result, SessionId};
 use group::{Answer, Context, Groups, Kept, Position};
-use runtime::Buf;
+use runtime::{Buf, tasks};
 use std::sync::Arc;
-use wire::codec::hello::{Caching, Hello, HelloOk, Reason, Refused, VERSIONS};
+use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
 use wire::codec::session::{Changed, Held};
 use wire::server::{Admitted, LEASE_NS, Service};
 
 /// Gives the stack of a volume.
 type StackOf = Box<dyn Fn(&base::Volume) -> Arc<Stack> + Send + Sync>;
+
+/// Most opens of an inode, and most answers that named it, that a client may tell of: no kernel has as many.
+const HELD_MAX: u64 = u32::MAX as u64;
 
 /// Groups that are served.
 pub struct Served {
@@ -19,6 +23,8 @@ pub struct Served {
     who: Box<str>,
     cluster: [u8; 16],
     stack_of: StackOf,
+    /// None: all clients are of this machine.
+    gate: Option<Arc<dyn Gate>>,
 }
 
 impl Served {
@@ -29,27 +35,78 @@ impl Served {
         cluster: [u8; 16],
         stack_of: impl Fn(&base::Volume) -> Arc<Stack> + Send + Sync + 'static,
     ) -> Served {
-        Served { groups, who: who.into(), cluster, stack_of: Box::new(stack_of) }
+        Served { groups, who: who.into(), cluster, stack_of: Box::new(stack_of), gate: None }
+    }
+    /// The same for clients of other machines, which come with certificates.
+    pub fn behind(self, gate: Arc<dyn Gate>) -> Served {
+        Served { gate: Some(gate), ..self }
+    }
+    /// Refuses a session of another client.
+    fn check_holder(&self, session: SessionId, client: &Name) -> Result<(), Refused> {
+        let known = self.groups.network_sessions();
+        match known.iter().find(|known| known.session == session) {
+            Some(known) if known.holder.client != *client => {
+                Err(refused(Reason::Rights, "the session is another client's: mount the volume again"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl Service for Served {
-    type Volume = Arc<Stack>;
+    type Volume = Entry;
+    type Client = Recognised;
 
+    fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> Result<Recognised, Refused> {
+        match (&self.gate, peer) {
+            (None, _) => {
+                let name = Name::new(hello.who.as_bytes()).map_err(|error| told(Reason::Protocol, &error))?;
+                Ok(Recognised { name, rights: None })
+            }
+            (Some(gate), Some(peer)) => {
+                let client = gate.recognise(peer)?;
+                assert!(client.rights.is_some(), "a certificate has rights, not all of them");
+                Ok(client)
+            }
+            (Some(_), None) => Err(refused(Reason::Stranger, "a client of another machine comes with a certificate")),
+        }
+    }
+    async fn join(&self, join: &Join, peer: Option<&[u8]>) -> Result<Joined, Refused> {
+        let Some(gate) = self.gate.clone() else {
+            return Err(refused(Reason::Protocol, "a client of this machine needs no certificate"));
+        };
+        let (join, peer) = (join.clone(), peer.map(Box::<[u8]>::from));
+        let tasks = &self.groups.store().runtime.tasks;
+        tasks::run_blocking(&**tasks, move || gate.join(&join, peer.as_deref())).await
+    }
     async fn admit(
         &self,
         session: SessionId,
         hello: &Hello,
-        _peer: Option<&[u8]>,
-    ) -> Result<Admitted<Arc<Stack>>, Refused> {
+        Recognised { name: client, rights }: Recognised,
+    ) -> Result<Admitted<Entry>, Refused> {
         let version = VERSIONS.common(hello.versions)?;
+        let is_other = |cluster: &[u8; 16]| *cluster != self.cluster;
+        if hello.cluster.as_ref().is_some_and(is_other) {
+            return Err(refused(Reason::Cluster, "the client has joined another cluster than this server's"));
+        }
         let Some(name) = &hello.volume else { return Err(refused(Reason::Volume, "a client asks for a volume")) };
         let volume = self.groups.volume(name).await.map_err(|error| told(Reason::Volume, &error))?;
+        let (read_only, squash_root) = match &rights {
+            None => (hello.read_only, false),
+            Some(rights) => {
+                let right = rights.iter().find(|right| right.volume == volume.id).ok_or_else(|| {
+                    let text = "this client may not mount this volume: a token for it, used on the same machine, gives it that right";
+                    refused(Reason::Rights, text)
+                })?;
+                (hello.read_only || right.read_only, right.squash_root)
+            }
+        };
+        self.check_holder(session, &client)?;
         // Its kernel may cache all of the volume (rule R2).
         if self.groups.has_other_session(volume.id, session) {
             return Err(refused(Reason::Busy, "the volume is mounted elsewhere; unmount it there"));
         }
-        let client = Name::new(hello.who.as_bytes()).map_err(|error| told(Reason::Protocol, &error))?;
         let holder = Holder { client, volume: volume.id, locks: false };
         let begun = self.groups.admit_session(session, &holder).await.map_err(|error| told(Reason::Busy, &error))?;
         let stack = (self.stack_of)(&volume);
@@ -62,15 +119,15 @@ impl Service for Served {
             epoch: begun.term.0,
             lease_ms: (LEASE_NS / 1_000_000) as u32,
             volume: Some(volume),
-            read_only: hello.read_only,
-            squash_root: false,
+            read_only,
+            squash_root,
             caching: Caching::Alone,
         };
         let flow = Some(Arc::new(stack.flow().sibling()));
-        Ok(Admitted { welcome, flow, volume: stack })
+        Ok(Admitted { welcome, flow, volume: Entry { stack, read_only, squash_root } })
     }
-    async fn call(&self, stack: &Arc<Stack>, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
-        stack.call_below_layers(context, Call { op, data }).await
+    async fn call(&self, entry: &Entry, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
+        entry.call(context, Call { op, data }).await
     }
     async fn reclaim(
         &self,
@@ -79,6 +136,9 @@ impl Service for Served {
         is_first: bool,
         is_last: bool,
     ) -> Result<Vec<Ino>> {
+        if held.iter().any(|held| held.opens > HELD_MAX || held.known > HELD_MAX) {
+            return Err(Error::new(Kind::Invalid, "a client holds more than any kernel does"));
+        }
         let kept = |held: &Held| Kept { ino: held.ino, opens: held.opens, told: held.known };
         let kept: Vec<_> = held.iter().map(kept).collect();
         self.groups.reclaim(session, &kept, is_first, is_last).await?;

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Bytes that a connection receives at a time: several small frames, or a part of a large one.
 const RECEIVED_BYTES: usize = 64 << 10;
+/// Bytes that it receives at a time before its first frame: a peer that has not said who it is takes little memory.
+const RECEIVED_BYTES_FIRST: usize = 4 << 10;
 /// Bytes of a buffer for what is encrypted.
 const ENCRYPTED_BYTES: usize = 256 << 10;
 /// Bytes of headers and bodies that are laid into one buffer.
@@ -252,6 +254,8 @@ pub struct Reader {
     runtime: Runtime,
     lane: Arc<Lane>,
     buffer: Option<Buf>,
+    /// Bytes of the buffers that are taken from now on.
+    buffer_bytes: usize,
     /// The bytes that have come and were not looked at: of the buffer or, of an encrypted connection, of `plain`.
     at: usize,
     end: usize,
@@ -266,7 +270,8 @@ impl Reader {
     /// The reader of a lane from which nothing was received.
     pub fn new(runtime: &Runtime, lane: &Arc<Lane>) -> Reader {
         let (runtime, lane) = (runtime.clone(), lane.clone());
-        Reader { runtime, lane, buffer: None, at: 0, end: 0, plain: Vec::new(), cipher: Vec::new(), frame: Vec::new() }
+        let (plain, cipher, frame) = (Vec::new(), Vec::new(), Vec::new());
+        Reader { runtime, lane, buffer: None, buffer_bytes: RECEIVED_BYTES_FIRST, at: 0, end: 0, plain, cipher, frame }
     }
     /// The next frame; None if the peer has ended the connection between two frames. Errors: `Corrupt` for what is no frame;
     /// `Interrupted` if the connection broke; `Host` if memory is short for half a minute.
@@ -288,6 +293,7 @@ impl Reader {
             0 => None,
             length => Some(self.read_payload(length).await?),
         };
+        self.buffer_bytes = RECEIVED_BYTES;
         Ok(Some(Came { header, payload }))
     }
     /// The body of the last frame.
@@ -327,9 +333,9 @@ impl Reader {
         let cipher = self.lane.cipher.clone();
         self.plain.clear();
         loop {
-            let buffer = match self.buffer.take() {
+            let buffer = match self.buffer.take().filter(|buffer| buffer.len() == self.buffer_bytes) {
                 Some(buffer) => buffer,
-                None => self.runtime.own_buffer(RECEIVED_BYTES).await?,
+                None => self.runtime.own_buffer(self.buffer_bytes).await?,
             };
             let (buffer, received) = self.runtime.net.receive(self.lane.connection, buffer, 1).await;
             let received = received?;

@@ -5,7 +5,8 @@ fn token() -> Token {
     let addresses =
         ["10.0.0.5:7400", "[fd00::5]:7400", "store.example:1"].map(|text| text.parse().expect("an address"));
     let (cluster, ca) = (Uuid([0xc1; 16]), Hash::of(b"a CA"));
-    Token { cluster, ca, role: Role::Client, secret: Secret([0x5e; 16]), addresses: addresses.to_vec() }
+    let (addresses, name) = (addresses.to_vec(), "store".parse().expect("a name"));
+    Token { cluster, ca, role: Role::Client, secret: Secret([0x5e; 16]), addresses, name }
 }
 
 /// The error of a text that is no token.
@@ -100,9 +101,12 @@ fn fields_that_this_version_does_not_know_are_a_newer_ones() {
         fields[at] = byte;
         sealed(&fields)
     };
-    // The role, no address, more than eight, a port that is none, one byte more.
+    // The role, no address, more than eight, a port that is none, a name that is none or too long, one byte more.
     let longer = sealed(&[fields, &[0]].concat());
-    for text in [with(48, 2), with(65, 0), with(65, 9), with(fields.len() - 1, b'x'), longer, sealed(&[])] {
+    let (port, name) = (fields.len() - 7, fields.len() - 6);
+    let wrong =
+        [with(48, 2), with(65, 0), with(65, 9), with(port, b'x'), with(name, 0), with(name, 6), with(name + 1, b'/')];
+    for text in wrong.into_iter().chain([longer, sealed(&[])]) {
         assert_eq!(refused(&text).kind, Kind::Newer);
     }
     let mut dice = SplitMix(1);

@@ -18,7 +18,7 @@ fn a_token_lets_one_key_in_and_its_rights_follow_the_certificate() {
     let mut wanted = wish(&[7]);
     let read_only = Grant { read_only: true, root_squash: true, ..grant(9) };
     wanted.rights = wanted.rights.and(&Rights::new([read_only]).expect("one")).expect("two");
-    let token = network.create_token(wanted, Secret([1; 16]), addresses(), NOW_S).expect("within bounds");
+    let token = network.create_token(wanted, Secret([1; 16]), place(), NOW_S).expect("within bounds");
     let chain = network.admit(&token.secret, &request(&key()), "c1", NOW_S + 5).expect("invited");
     assert!(token.pins(&chain.ca));
     chain.certificate.check_signed_by(&chain.ca).expect("by the pinned CA");
@@ -38,7 +38,7 @@ fn a_token_lets_one_key_in_and_its_rights_follow_the_certificate() {
 fn the_file_does_not_hold_the_secret() {
     let world = World::default();
     let secret = Secret(*b"very secret word");
-    network(&world).create_token(wish(&[1]), secret, addresses(), NOW_S).expect("within bounds");
+    network(&world).create_token(wish(&[1]), secret, place(), NOW_S).expect("within bounds");
     let file = String::from_utf8(world.bytes("state").expect("written")).expect("text");
     let hex: String = secret.0.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(file.contains(&secret.hash().to_string()));
@@ -79,7 +79,7 @@ fn each_token_that_does_not_count_has_its_own_answer() {
 fn a_token_counts_its_uses() {
     let mut network = network(&World::default());
     let wanted = Wish { uses: 3, ..wish(&[1]) };
-    let token = network.create_token(wanted, Secret([1; 16]), addresses(), NOW_S).expect("within bounds");
+    let token = network.create_token(wanted, Secret([1; 16]), place(), NOW_S).expect("within bounds");
     for name in ["c1", "c2", "c3"] {
         network.admit(&token.secret, &request(&key()), name, NOW_S).expect("one of three");
     }
@@ -269,16 +269,16 @@ fn lists_have_bounds() {
         Wish { life_s: 31 * DAY_S, ..wish(&[1]) },
     ] {
         assert_eq!(
-            network.create_token(wrong, Secret([1; 16]), addresses(), NOW_S).expect_err("a bound").kind,
+            network.create_token(wrong, Secret([1; 16]), place(), NOW_S).expect_err("a bound").kind,
             Kind::Invalid
         );
     }
-    assert!(network.create_token(wish(&[1]), Secret([1; 16]), Vec::new(), NOW_S).is_err());
+    assert!(network.create_token(wish(&[1]), Secret([1; 16]), (place().0, Vec::new()), NOW_S).is_err());
     for seed in 0..1024u128 {
         let secret = Secret(seed.to_le_bytes());
-        network.create_token(wish(&[1]), secret, addresses(), NOW_S).expect("room");
+        network.create_token(wish(&[1]), secret, place(), NOW_S).expect("room");
     }
-    let more = |at| (wish(&[1]), Secret([0xff; 16]), addresses(), at);
+    let more = |at| (wish(&[1]), Secret([0xff; 16]), place(), at);
     let (wish, secret, to, at) = more(NOW_S + 2 * DAY_S);
     refused(network.create_token(wish, secret, to, at), Kind::NoSpace, "1024 tokens");
     let (wish, secret, to, at) = more(NOW_S + 8 * DAY_S);
@@ -290,7 +290,7 @@ fn lists_have_bounds() {
 fn a_client_that_comes_and_goes_keeps_few_certificates() {
     let mut network = network(&World::default());
     let wanted = Wish { uses: 1024, ..wish(&[1]) };
-    let token = network.create_token(wanted, Secret([1; 16]), addresses(), NOW_S).expect("within bounds");
+    let token = network.create_token(wanted, Secret([1; 16]), place(), NOW_S).expect("within bounds");
     let mut first = None;
     for _ in 0..20 {
         let chain = network.admit(&token.secret, &request(&key()), "c1", NOW_S).expect("a new key");

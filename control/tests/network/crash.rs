@@ -12,7 +12,7 @@ fn seen(network: &Network<World>) -> (Vec<Invitation>, Vec<(ClientName, Client)>
 
 type Change = fn(&mut Network<World>, &Key) -> Result<()>;
 const CHANGES: [(&str, Change); 6] = [
-    ("token", |network, _| network.create_token(wish(&[3]), Secret([8; 16]), addresses(), NOW_S).map(drop)),
+    ("token", |network, _| network.create_token(wish(&[3]), Secret([8; 16]), place(), NOW_S).map(drop)),
     ("revoke token", |network, _| network.revoke_token(&network.tokens()[1].id(), NOW_S)),
     ("join", |network, key| network.admit(&Secret([2; 16]), &request(key), "c2", NOW_S).map(drop)),
     ("renew server", |network, _| network.renew_server(NOW_S + 61 * DAY_S).map(drop)),

@@ -62,7 +62,7 @@ fn serve(directory: &std::path::Path) -> ! {
     for number in first.. {
         let (name, secret) =
             (format!("c{number}"), Secret(u128::from(std::process::id() as u64 * 10_000 + number).to_le_bytes()));
-        network.create_token(wish(&[1]), secret, addresses(), NOW_S).expect("room");
+        network.create_token(wish(&[1]), secret, place(), NOW_S).expect("room");
         let chain = network.admit(&secret, &request(&key()), &name, NOW_S).expect("invited");
         writeln!(said, "joined {name} {}", identity(&chain).serial).expect("the parent reads");
         if number % 3 == 0 {

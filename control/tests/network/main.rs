@@ -32,6 +32,11 @@ pub fn addresses() -> Vec<Address> {
     ["10.0.0.5:7400", "[fd00::5]:7400", "store.example:7400"].map(|text| text.parse().expect("an address")).to_vec()
 }
 
+/// The server's name and addresses.
+pub fn place() -> (ClientName, Vec<Address>) {
+    ("store".parse().expect("a name"), addresses())
+}
+
 /// A new network side in a world of its own.
 pub fn network(world: &world::World) -> Network<world::World> {
     Network::create(world.clone(), CLUSTER, BRICK, NOW_S).expect("an empty directory")
@@ -44,7 +49,7 @@ pub fn reopen<F: Files>(files: F) -> base::Result<Network<F>> {
 
 /// A token for a volume, whose secret is made of `seed`.
 pub fn token<F: Files>(network: &mut Network<F>, seed: u8, volumes: &[u32]) -> Token {
-    network.create_token(wish(volumes), Secret([seed; 16]), addresses(), NOW_S).expect("within bounds")
+    network.create_token(wish(volumes), Secret([seed; 16]), place(), NOW_S).expect("within bounds")
 }
 
 pub fn request(key: &Key) -> Vec<u8> {

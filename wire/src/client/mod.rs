@@ -5,6 +5,7 @@
 
 mod changes;
 mod holdings;
+mod join;
 mod window;
 
 use crate::codec::hello::{Hello, HelloOk, Refused, VERSIONS};
@@ -17,6 +18,7 @@ use crate::{Answer, Context, FrameKind, Header};
 use base::{Error, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
+pub use join::join;
 use runtime::net::Address;
 use runtime::tasks::{Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};

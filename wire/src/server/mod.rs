@@ -5,9 +5,10 @@
 //! time. Absent by design: what an operation does, and who has which rights (`Service` says both).
 
 mod sessions;
+mod strangers;
 
 use crate::codec::Body;
-use crate::codec::hello::{Hello, HelloOk, Reason, Refused};
+use crate::codec::hello::{Hello, HelloOk, Join, Joined, Reason, Refused};
 use crate::codec::reply::{Stages, Told};
 use crate::codec::session::{Changed, Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{op, reply};
@@ -18,16 +19,15 @@ use base::limits::SESSION_OPEN_MAX;
 use base::{Error, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
 use runtime::tasks::{Flow, Local, either};
-use runtime::{Buf, Event, Runtime, Slice, Span};
+use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
 use sessions::{Begin, Session, Sessions};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use strangers::Strangers;
 
 /// Time within which a connection says who it is.
 const HELLO_WITHIN_NS: u64 = 10_000_000_000;
-/// Largest number of connections that have not said who they are. Each takes a few KiB.
-const STRANGERS_MAX: usize = 1024;
 /// Time without a sign of life after which a session may be ended if somebody wants what it has. Clients give a pulse each second.
 pub const LEASE_NS: u64 = 10_000_000_000;
 /// The server's clock and a client's may differ in speed by less than this part of a lease.
@@ -36,6 +36,8 @@ const LEASE_OVER_NS: u64 = LEASE_NS / 10 * 11;
 const COURTESY_NS: u64 = 600_000_000_000;
 /// Interval at which sessions are looked at.
 const LOOK_NS: u64 = 1_000_000_000;
+/// Longest time for which the end of a server waits for requests that are under way.
+const LAST_REQUESTS_NS: u64 = 10_000_000_000;
 
 /// A client that was let in.
 pub struct Admitted<V> {
@@ -51,15 +53,20 @@ pub struct Admitted<V> {
 pub trait Service: Send + Sync + 'static {
     /// The target of a session's operations.
     type Volume: Clone + Send + 'static;
+    /// A client, as its certificate tells of it.
+    type Client;
 
+    /// Knows a client by its certificate in DER, or says why it may not come; None on one machine, where there are none.
+    fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> Result<Self::Client, Refused>;
     /// Lets a client's session in, or says why not. A session that is let in again is the same one.
-    /// `peer`: the client's certificate in DER; None on one machine.
     fn admit(
         &self,
         session: SessionId,
         hello: &Hello,
-        peer: Option<&[u8]>,
+        client: Self::Client,
     ) -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
+    /// Gives a certificate to a machine that has a token, or, without a token, to a client whose certificate in DER is `peer`.
+    fn join(&self, join: &Join, peer: Option<&[u8]>) -> impl Future<Output = Result<Joined, Refused>>;
     /// Performs an operation of a session's volume.
     fn call(
         &self,
@@ -89,11 +96,31 @@ pub struct Server<S> {
     listener: ListenerId,
     service: Arc<S>,
     /// Those of connections that are encrypted; None: they are of this machine.
-    credentials: Option<Credentials>,
+    credentials: Lock<Option<Credentials>>,
     sessions: Sessions,
-    strangers: AtomicUsize,
+    strangers: Strangers,
     is_stopping: AtomicBool,
     stopped: Event,
+    /// Number of tasks that use the service beside requests, and when one of them has ended.
+    busy: AtomicUsize,
+    rested: Event,
+}
+
+/// A task that uses the service, other than a request.
+struct Busy<S: Service>(Arc<Server<S>>);
+
+impl<S: Service> Busy<S> {
+    fn new(server: &Arc<Server<S>>) -> Busy<S> {
+        server.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(server.clone())
+    }
+}
+
+impl<S: Service> Drop for Busy<S> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::AcqRel);
+        self.0.rested.notify();
+    }
 }
 
 impl<S: Service> Server<S> {
@@ -109,25 +136,66 @@ impl<S: Service> Server<S> {
             runtime: runtime.clone(),
             listener,
             service,
-            credentials,
+            credentials: Lock::new("credentials", credentials),
             sessions: Sessions::known(known, runtime.clock.now_ns()),
-            strangers: AtomicUsize::new(0),
+            strangers: Strangers::default(),
             is_stopping: AtomicBool::new(false),
             stopped: Event::new(),
+            busy: AtomicUsize::new(0),
+            rested: Event::new(),
         });
         for core in 0..runtime.tasks.cores() {
             let there = server.clone();
             runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(accept(there)) }));
         }
-        let there = server.clone();
+        let there = Busy::new(&server);
         runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(look(there)) }));
         server
     }
-    /// Takes no connection any more.
-    pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
+    /// Serves nobody any more; returns once nothing uses the service, or after ten seconds. Sessions go on at the next start.
+    pub async fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
         self.stopped.notify();
         self.runtime.net.close_listener(self.listener);
+        self.strangers.close(&self.runtime);
+        self.sessions.all().iter().for_each(|session| session.hang_up(&self.runtime));
+        let rest = async {
+            for session in self.sessions.all() {
+                session.stop().await;
+            }
+            loop {
+                let ticket = self.rested.ticket();
+                if self.busy.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                self.rested.after(ticket).await;
+            }
+        };
+        either(rest, self.runtime.clock.sleep(LAST_REQUESTS_NS)).await;
+    }
+    /// Has new connections use other credentials.
+    pub fn renew(&self, credentials: Credentials) {
+        *self.credentials.lock() = Some(credentials);
+    }
+    /// Ends the connections of a session. Its client comes again, and gets the rights that it has by then.
+    pub fn hang_up(&self, session: SessionId) {
+        if let Some(session) = self.sessions.get(session) {
+            session.hang_up(&self.runtime);
+        }
+    }
+    /// Ends a session with all its connections.
+    pub async fn expel(&self, session: SessionId) {
+        if let Some(session) = self.sessions.get(session) {
+            session.hang_up(&self.runtime);
+            self.end(&session).await;
+        }
+    }
+    /// True for a session that has a connection.
+    pub fn is_connected(&self, session: SessionId) -> bool {
+        self.sessions.get(session).is_some_and(|session| session.is_connected())
+    }
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
     }
     fn now_ns(&self) -> u64 {
         self.runtime.clock.now_ns()
@@ -145,17 +213,18 @@ impl<S: Service> Server<S> {
 /// Takes connections on a core.
 async fn accept<S: Service>(server: Arc<Server<S>>) {
     while let Ok((connection, _)) = server.runtime.net.accept(server.listener).await {
-        let there = server.clone();
+        let there = Busy::new(&server);
         let serve = move || -> Local { Box::pin(serve(there, connection)) };
         server.runtime.tasks.spawn(server.runtime.tasks.core(), Box::new(serve));
     }
 }
 
 /// Ends the sessions that nobody has heard of.
-async fn look<S: Service>(server: Arc<Server<S>>) {
+async fn look<S: Service>(busy: Busy<S>) {
+    let server = &busy.0;
     loop {
         let ticket = server.stopped.ticket();
-        if server.is_stopping.load(Ordering::Acquire) {
+        if server.is_stopping() {
             return;
         }
         either(server.stopped.after(ticket), server.runtime.clock.sleep(LOOK_NS)).await;
@@ -170,55 +239,96 @@ async fn look<S: Service>(server: Arc<Server<S>>) {
 }
 
 /// Serves a connection until it ends.
-async fn serve<S: Service>(server: Arc<Server<S>>, connection: ConnectionId) {
+async fn serve<S: Service>(busy: Busy<S>, connection: ConnectionId) {
+    let server = &busy.0;
     let runtime = server.runtime.clone();
-    let tls = match server.credentials.as_ref().map(Tls::server).transpose() {
+    let credentials = server.credentials.lock().clone();
+    let tls = match credentials.as_ref().map(Tls::server).transpose() {
         Ok(tls) => tls,
         Err(_) => return runtime.net.close(connection),
     };
     let lane = Lane::start(&runtime, connection, tls);
     let mut reader = Reader::new(&runtime, &lane);
-    if let Err(refused) = converse(&server, &lane, &mut reader).await {
+    let refused = converse(server, &lane, &mut reader).await;
+    if let Err(refused) = refused {
         lane.outbox.push(None, |out| refused.frame(out, Header::new(FrameKind::Refused)));
-        // Time for the reason to get there.
-        runtime.clock.sleep(LOOK_NS).await;
+        server.linger().await;
     }
     lane.close(&runtime);
 }
 
-/// The first frame, if it comes in time.
-async fn first(server: &Server<impl Service>, reader: &mut Reader) -> Result<Option<Came>> {
-    if server.strangers.fetch_add(1, Ordering::AcqRel) >= STRANGERS_MAX {
-        server.strangers.fetch_sub(1, Ordering::AcqRel);
-        return Ok(None);
+impl<S: Service> Server<S> {
+    /// Time for the last frame of a connection to get there.
+    async fn linger(&self) {
+        let ticket = self.stopped.ticket();
+        if !self.is_stopping() {
+            either(self.stopped.after(ticket), self.runtime.clock.sleep(LOOK_NS)).await;
+        }
     }
-    let mut came = Ok(None);
-    either(async { came = reader.next().await }, server.runtime.clock.sleep(HELLO_WITHIN_NS)).await;
-    server.strangers.fetch_sub(1, Ordering::AcqRel);
-    came
+    /// The first frame, if it comes in time.
+    async fn first(&self, lane: &Arc<Lane>, reader: &mut Reader) -> Result<Option<Came>> {
+        let number = self.strangers.add(&self.runtime, lane);
+        // Who comes while the server stops is not seen by who hangs up.
+        if self.is_stopping() {
+            lane.close(&self.runtime);
+        }
+        let mut came = Ok(None);
+        either(async { came = reader.next().await }, self.runtime.clock.sleep(HELLO_WITHIN_NS)).await;
+        self.strangers.remove(number);
+        match came {
+            Err(error) if error.kind == Kind::Interrupted => Ok(None),
+            came => came,
+        }
+    }
+    /// Gives a certificate to who asks for one, and ends the connection.
+    async fn join(&self, lane: &Lane, body: &[u8], peer: Option<&[u8]>) -> Result<(), Refused> {
+        if lane.cipher.is_none() {
+            return Err(protocol("nobody joins over a connection that is not encrypted"));
+        }
+        let joined = self.service.join(&Join::decode(body).map_err(nonsense)?, peer).await?;
+        lane.outbox.push(None, |out| joined.frame(out, Header::new(FrameKind::Joined)));
+        self.linger().await;
+        Ok(())
+    }
 }
 
 /// The conversation with a client, from its hello to its end. Errors: the reason to tell it.
 async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader: &mut Reader) -> Result<(), Refused> {
-    let Some(came) = first(server, reader).await.map_err(nonsense)? else { return Ok(()) };
+    let Some(came) = server.first(lane, reader).await.map_err(nonsense)? else { return Ok(()) };
+    let peer = lane.cipher.as_ref().and_then(Cipher::peer);
+    if came.header.kind == FrameKind::Join {
+        return server.join(lane, reader.body(), peer.as_deref()).await;
+    }
     if came.header.kind != FrameKind::Hello || came.header.session == SessionId(0) {
         return Err(protocol("the first message says who the client is"));
     }
+    if lane.cipher.is_some() && peer.is_none() {
+        let text = "this machine has no certificate: join with a token (sinter client join TOKEN)";
+        return Err(Refused { reason: Reason::Stranger, text: text.into() });
+    }
     let hello = Hello::decode(reader.body()).map_err(nonsense)?;
     let id = came.header.session;
+    let client = server.service.recognise(peer.as_deref(), &hello)?;
     // What an ended session had under way must not be done again as a new one's.
     let is_over = server.sessions.get(id).map_or(!hello.begins, |session| session.is_over());
     if is_over {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
-    let Admitted { welcome, flow, volume } =
-        server.service.admit(id, &hello, lane.cipher.as_ref().and_then(Cipher::peer).as_deref()).await?;
+    let Admitted { welcome, flow, volume } = server.service.admit(id, &hello, client).await?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
+    let _connected = session.connect(lane);
+    // Who stops the server, or ends the session, sees the connection, or is seen here.
+    if server.is_stopping() {
+        return Err(Refused { reason: Reason::Ending, text: "the server stops".into() });
+    }
+    if session.is_over() {
+        return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
+    }
     session.hear(server.now_ns());
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
     lane.outbox.push(None, |out| welcome.frame(out, header));
     let numbers = (welcome.volume.map(|volume| volume.id), welcome.boot);
-    let talk = Talk { server: server.clone(), lane: lane.clone(), session, flow, volume, numbers };
+    let talk = Talk { server: server.clone(), lane: lane.clone(), session: session.clone(), flow, volume, numbers };
     let mut has_begun_to_tell = false;
     loop {
         // A client that reads no replies gets no further requests in.

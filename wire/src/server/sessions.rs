@@ -3,8 +3,9 @@
 //! Promises: a request that is delivered while its first delivery is under way waits for that one's end (rule R1); a session whose
 //! end has begun begins no request any more.
 
+use crate::lane::Lane;
 use base::SessionId;
-use runtime::{Event, Lock};
+use runtime::{Event, Lock, Runtime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +16,8 @@ pub struct Session {
     pub id: SessionId,
     under_way: Lock<BTreeMap<u64, Arc<Event>>>,
     ended: Event,
+    /// Its connections.
+    lanes: Lock<Vec<Arc<Lane>>>,
     /// The time at which a frame of it came last, by the clock of the process.
     heard_ns: AtomicU64,
     /// True once the brick knows what the session has open.
@@ -38,6 +41,7 @@ impl Session {
             id,
             under_way: Lock::new("session", BTreeMap::new()),
             ended: Event::new(),
+            lanes: Lock::new("session's lanes", Vec::new()),
             heard_ns: AtomicU64::new(now_ns),
             has_told: AtomicBool::new(has_told),
             is_over: AtomicBool::new(false),
@@ -75,6 +79,20 @@ impl Session {
     pub fn heard_ns(&self) -> u64 {
         self.heard_ns.load(Ordering::Relaxed)
     }
+    /// Notes a connection of it, until the guard is dropped.
+    pub fn connect(self: &Arc<Session>, lane: &Arc<Lane>) -> Connected {
+        self.lanes.lock().push(lane.clone());
+        Connected { session: self.clone(), lane: lane.clone() }
+    }
+    /// True if it has a connection.
+    pub fn is_connected(&self) -> bool {
+        !self.lanes.lock().is_empty()
+    }
+    /// Ends its connections.
+    pub fn hang_up(&self, runtime: &Runtime) {
+        let lanes = self.lanes.lock().clone();
+        lanes.iter().for_each(|lane| lane.close(runtime));
+    }
     /// True once the brick knows what it has open.
     pub fn has_told(&self) -> bool {
         self.has_told.load(Ordering::Acquire)
@@ -102,6 +120,18 @@ impl Session {
             }
             self.ended.after(ticket).await;
         }
+    }
+}
+
+/// A connection of a session.
+pub struct Connected {
+    session: Arc<Session>,
+    lane: Arc<Lane>,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.session.lanes.lock().retain(|lane| !Arc::ptr_eq(lane, &self.lane));
     }
 }
 

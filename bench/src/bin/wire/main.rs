@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wire::client::{Client, Options};
-use wire::codec::hello::{Caching, Hello, HelloOk, Refused};
+use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Refused};
 use wire::codec::session::{Changed, Held};
 use wire::lane::{Lane, Reader};
 use wire::server::{Admitted, Server, Service};
@@ -72,8 +72,15 @@ struct Echo;
 
 impl Service for Echo {
     type Volume = ();
+    type Client = ();
 
-    async fn admit(&self, _: SessionId, _: &Hello, _: Option<&[u8]>) -> Result<Admitted<()>, Refused> {
+    fn recognise(&self, _: Option<&[u8]>, _: &Hello) -> Result<(), Refused> {
+        Ok(())
+    }
+    async fn join(&self, _: &Join, _: Option<&[u8]>) -> Result<Joined, Refused> {
+        unreachable!("nobody joins here")
+    }
+    async fn admit(&self, _: SessionId, _: &Hello, (): ()) -> Result<Admitted<()>, Refused> {
         let (who, caching) = ("bench".into(), Caching::Alone);
         let (features, cluster, boot, epoch, lease_ms) = (0, [0; 16], 1, 1, 10_000);
         let (version, volume, read_only, squash_root) = (1, None, false, false);
