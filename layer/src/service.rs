@@ -126,6 +126,15 @@ impl Service for Served {
         let flow = Some(Arc::new(stack.flow().sibling()));
         Ok(Admitted { welcome, flow, volume: Entry { stack, read_only, squash_root } })
     }
+    async fn rivals(&self, session: SessionId, hello: &Hello) -> Vec<SessionId> {
+        let Some(name) = &hello.volume else { return Vec::new() };
+        let Ok(volume) = self.groups.volume(name).await else { return Vec::new() };
+        let known = self.groups.network_sessions().into_iter();
+        known
+            .filter(|known| known.holder.volume == volume.id && known.session != session)
+            .map(|it| it.session)
+            .collect()
+    }
     async fn call(&self, entry: &Entry, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         entry.call(context, Call { op, data }).await
     }

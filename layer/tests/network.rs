@@ -448,6 +448,40 @@ fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
     }
 }
 
+/// A client that died without a word keeps its volume for a lease. Then the next one gets it, and nothing of the first one stays open.
+#[test]
+fn a_volume_is_given_away_after_a_lease() {
+    for seed in 0..SEEDS {
+        let mut fleet = fleet(seed);
+        let hosts = fleet.hosts().clone();
+        fleet.block_on(async {
+            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+            let progress = Progress::default();
+            start_client(&hosts, &progress, Sync::Ordered, false);
+            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
+            let began_ns = hosts.clock().now_ns();
+            drop(hosts.kill(CLIENT));
+            hosts.boot(CLIENT, Setup::new(seed));
+            let next = Progress::default();
+            let (there, runtime) = (next.clone(), hosts.runtime(CLIENT));
+            let address = hosts.links().address(SERVER, PORT);
+            spawn(&runtime.clone(), 0, move || async move {
+                let mount = Mount::new(runtime, address).await;
+                let log = match mount.call(Op::Lookup { parent: mount.root, name: name("log") }, None).await {
+                    Ok(Answer { reply: Reply::Attr(attr), .. }) => attr.ino,
+                    other => panic!("it is there: {:?}", other.map(|answer| answer.reply)),
+                };
+                *there.mount.lock().expect("no panic") = Some((mount, log));
+            });
+            until(&hosts, || next.mount.lock().expect("no panic").is_some()).await;
+            let waited_ms = (hosts.clock().now_ns() - began_ns) / MS;
+            assert!((9_000..15_000).contains(&waited_ms), "seed {seed}: {waited_ms} ms");
+            let (log, _) = seen(&hosts, &next).await;
+            check_log(&log, &progress.told.lock().expect("no panic"));
+        });
+    }
+}
+
 /// Bugs of the brick that a client on another machine meets: each has a property fail for a seed.
 #[cfg(feature = "seeded-bugs")]
 #[test]

@@ -54,17 +54,20 @@ pub trait Service: Send + Sync + 'static {
     /// The target of a session's operations.
     type Volume: Clone + Send + 'static;
     /// A client, as its certificate tells of it.
-    type Client;
+    type Client: Clone;
 
     /// Knows a client by its certificate in DER, or says why it may not come; None on one machine, where there are none.
     fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> Result<Self::Client, Refused>;
-    /// Lets a client's session in, or says why not. A session that is let in again is the same one.
+    /// Lets a client's session in, or says why not: `Busy` if another session is in its way (`rivals`). A session that is let in again
+    /// is the same one.
     fn admit(
         &self,
         session: SessionId,
         hello: &Hello,
         client: Self::Client,
     ) -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
+    /// The other sessions of clients on other machines that have the volume which a session wants.
+    fn rivals(&self, session: SessionId, hello: &Hello) -> impl Future<Output = Vec<SessionId>>;
     /// Gives a certificate to a machine that has a token, or, without a token, to a client whose certificate in DER is `peer`.
     fn join(&self, join: &Join, peer: Option<&[u8]>) -> impl Future<Output = Result<Joined, Refused>>;
     /// Performs an operation of a session's volume.
@@ -200,6 +203,19 @@ impl<S: Service> Server<S> {
     fn now_ns(&self) -> u64 {
         self.runtime.clock.now_ns()
     }
+    /// Ends those sessions that are in the way of another one and have not been heard of for a lease. True if there were any.
+    async fn end_silent_rivals(&self, session: SessionId, hello: &Hello) -> bool {
+        let mut any = false;
+        for rival in self.service.rivals(session, hello).await {
+            let rival = self.sessions.get(rival);
+            let is_silent = |rival: &Arc<Session>| self.now_ns().saturating_sub(rival.heard_ns()) > LEASE_OVER_NS;
+            if let Some(rival) = rival.filter(is_silent) {
+                self.end(&rival).await;
+                any = true;
+            }
+        }
+        any
+    }
     /// Ends a session for good.
     async fn end(&self, session: &Session) {
         if session.stop().await {
@@ -314,7 +330,13 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     if is_over {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
-    let Admitted { welcome, flow, volume } = server.service.admit(id, &hello, client).await?;
+    let admitted = match server.service.admit(id, &hello, client.clone()).await {
+        Err(refused) if refused.reason == Reason::Busy && server.end_silent_rivals(id, &hello).await => {
+            server.service.admit(id, &hello, client).await
+        }
+        admitted => admitted,
+    };
+    let Admitted { welcome, flow, volume } = admitted?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
     let _connected = session.connect(lane);
     // Who stops the server, or ends the session, sees the connection, or is seen here.

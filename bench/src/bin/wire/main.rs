@@ -92,6 +92,9 @@ impl Service for Echo {
         let length = data.map_or(0, |data| data.len() as u32);
         Ok(Answer { reply: Reply::Wrote { offset: 0, length }, data: None, position: None })
     }
+    async fn rivals(&self, _: SessionId, _: &Hello) -> Vec<SessionId> {
+        Vec::new()
+    }
     async fn reclaim(&self, _: SessionId, _: (&[Held], &[Changed]), _: bool, _: bool) -> base::Result<Vec<Ino>> {
         Ok(Vec::new())
     }
