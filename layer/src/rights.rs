@@ -177,3 +177,6 @@ fn gives_away(set: &SetAttr) -> bool {
 fn is_owners(set: &SetAttr) -> bool {
     set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.guard.is_some() || set.project.is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,8 +76,11 @@ pub struct Brick {
     entries: Arc<Entries>,
     /// The stacks of volumes that were mounted, or whose layers or limits somebody asked for. They stay while the daemon runs, with their
     /// figures.
-    stacks: Mutex<BTreeMap<VolumeId, Arc<Stack>>>,
+    stacks: Arc<Stacks>,
 }
+
+/// The stacks of a brick's volumes.
+type Stacks = Mutex<BTreeMap<VolumeId, Arc<Stack>>>;
 
 /// Starts the cores, over the files of a directory.
 pub fn start(
@@ -251,7 +254,7 @@ impl Brick {
         let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
         let reactors = Mutex::new(Some(Arc::new(reactors)));
         let entries = Entries::of(&runtime);
-        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted, entries, stacks: Mutex::default() })
+        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted, entries, stacks: Arc::default() })
     }
 }
 
@@ -379,8 +382,23 @@ impl Brick {
     pub(crate) fn store(&self) -> &Arc<store::Store> {
         self.groups.store()
     }
-    /// Deletes a volume that is not mounted; durable when this returns.
-    pub fn delete_volume(&self, volume: &base::Volume) -> Result<()> {
+    /// Refuses a volume that a client of another machine has mounted, with `next` as the next step.
+    pub fn refuse_attached(&self, volume: &base::Volume, next: &'static str) -> Result<()> {
+        let sessions = self.groups.network_sessions();
+        match sessions.iter().find(|known| known.holder.volume == volume.id) {
+            Some(known) => {
+                let client = String::from_utf8_lossy(known.holder.client.as_bytes());
+                Err(Error::new(Kind::Busy, next).with(format!("client {client}")))
+            }
+            None => Ok(()),
+        }
+    }
+    /// Deletes a volume that is not mounted here; with `force` also if a client of another machine has it. Durable when this returns.
+    pub fn delete_volume(&self, volume: &base::Volume, force: bool) -> Result<()> {
+        if !force {
+            let next = "a client of another machine has the volume mounted: unmount it there, or give --force";
+            self.refuse_attached(volume, next)?;
+        }
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
         on_core(&reactors, move || async move { groups.end_sessions(id).await })?;
         self.call(Op::VolumeDelete { name: volume.name.clone() })?;
@@ -390,9 +408,12 @@ impl Brick {
 
     /// The volume's stack.
     pub(crate) fn stack(&self, volume: &base::Volume) -> Arc<Stack> {
-        let mut stacks = self.stacks.lock().expect("no panic while held");
-        let new = || Arc::new(Stack::new(self.groups.clone(), &volume.layers, &volume.limits));
-        stacks.entry(volume.id).or_insert_with(new).clone()
+        stack_in(&self.stacks, &self.groups, volume)
+    }
+    /// The same for whoever serves clients of other machines.
+    pub fn stack_of(&self) -> impl Fn(&base::Volume) -> Arc<Stack> + Send + Sync + 'static {
+        let (stacks, groups) = (self.stacks.clone(), self.groups.clone());
+        move |volume| stack_in(&stacks, &groups, volume)
     }
     pub(crate) fn each_stack(&self, act: impl Fn(&Stack)) {
         self.stacks.lock().expect("no panic while held").values().for_each(|stack| act(stack));
@@ -486,6 +507,10 @@ impl Brick {
 
     /// Mounts a volume and serves it. Blocks; not on a core.
     pub fn serve(&self, volume: &base::Volume, options: &MountOptions, transport: Transport) -> Result<Serving> {
+        // Its kernel may cache all of the volume (rule R2).
+        let next =
+            "a client of another machine has the volume mounted: unmount it there, or revoke it (sinter client revoke)";
+        self.refuse_attached(volume, next)?;
         let mount = mount(&self.runtime, &self.entries, options, transport)?;
         let stack = self.stack(volume);
         // Never zero, which means "no session".
@@ -572,6 +597,11 @@ impl Brick {
         self.stop();
         committed
     }
+}
+
+fn stack_in(stacks: &Stacks, groups: &Arc<Groups>, volume: &base::Volume) -> Arc<Stack> {
+    let new = || Arc::new(Stack::new(groups.clone(), &volume.layers, &volume.limits));
+    stacks.lock().expect("no panic while held").entry(volume.id).or_insert_with(new).clone()
 }
 
 /// Makes a mount, whose requests come as `transport` says.
@@ -755,7 +785,9 @@ fn answer((brick, data): (&Brick, &Path), request: Request) -> Result<Answer> {
         Request::AddDevice { path, tier, force } => {
             brick.add_device(data, (Path::new(&path), Tier::named(&tier)?), force)
         }
-        Request::VolumeDelete { name, .. } => brick.delete_volume(&brick.volume(&name)?).map(|()| Answer::Done),
+        Request::VolumeDelete { name, force } => {
+            brick.delete_volume(&brick.volume(&name)?, force).map(|()| Answer::Done)
+        }
         _ => Err(Error::new(Kind::Unsupported, "this needs a running daemon")),
     }
 }

@@ -9,11 +9,15 @@ use store::format::devices::Tier;
 
 mod bench;
 mod layer;
+mod mount;
+mod network;
 mod observe;
 mod record;
 
 pub use bench::*;
 pub use layer::*;
+pub use mount::*;
+pub use network::*;
 pub use observe::*;
 pub use record::*;
 
@@ -65,6 +69,12 @@ pub enum Command {
     /// List, add, remove or move the layers that a volume's operations pass
     #[command(subcommand)]
     Layer(Layer),
+    /// Make, list or revoke tokens, with which other machines join
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Join a server as a client; list or revoke a brick's clients
+    #[command(subcommand)]
+    Client(ClientCommand),
     /// Give a brick more room, served or not
     Grow(Grow),
     /// List the devices of a brick, or add one
@@ -209,6 +219,8 @@ pub struct Up {
     pub resources: Resources,
     #[command(flatten)]
     pub surfaces: Surfaces,
+    #[command(flatten)]
+    pub listen: Listen,
 }
 
 /// `sinter config`.
@@ -254,6 +266,8 @@ pub struct Serve {
     pub resources: Resources,
     #[command(flatten)]
     pub surfaces: Surfaces,
+    #[command(flatten)]
+    pub listen: Listen,
 }
 
 /// `sinter down`.
@@ -359,52 +373,6 @@ impl DeviceTier {
     }
 }
 
-/// `sinter mount`.
-#[derive(Args, Debug)]
-#[command(allow_missing_positional = true)]
-pub struct Mount {
-    /// Directory of a brick whose daemon is running; or NAME/VOLUME, a volume of a server that this machine has joined as NAME
-    pub source: PathBuf,
-    /// Volume to mount, if the source is a brick
-    #[arg(value_parser = volume_name)]
-    pub volume: Option<String>,
-    /// Directory at which the volume appears
-    pub mount: PathBuf,
-    /// Mount NAME/VOLUME so that nothing can be changed [default: off]
-    #[arg(long, conflicts_with = "volume")]
-    pub read_only: bool,
-    /// Serve the mount of NAME/VOLUME here, until it is unmounted, SIGINT or SIGTERM [default: a daemon does, in the background]
-    #[arg(long, conflicts_with = "volume")]
-    pub foreground: bool,
-    /// Directory with the files that `sinter client join` wrote
-    #[arg(long, value_name = "DIR", default_value = crate::remote::MEMBERSHIPS, conflicts_with = "volume")]
-    pub directory: PathBuf,
-    #[command(flatten)]
-    pub resources: Resources,
-    /// Print JSON [default: nothing]
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `sinter umount`.
-#[derive(Args, Debug)]
-pub struct Umount {
-    /// Where a volume is mounted, NAME/VOLUME, or the directory of a brick, all of whose mounts go
-    pub target: PathBuf,
-    /// Of a brick, only what is mounted of this volume [default: all]
-    #[arg(value_parser = volume_name)]
-    pub volume: Option<String>,
-    /// Take mounts away although files are open; they work until they are closed [default: off]
-    #[arg(long)]
-    pub lazy: bool,
-    /// Seconds to wait for those who use mounts of a brick, 1 to 3600
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 60)]
-    pub timeout: u64,
-    /// Print JSON [default: a line for each mount of a brick]
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// `sinter volume`.
 #[derive(Subcommand, Debug)]
 pub enum Volume {
@@ -427,7 +395,7 @@ pub enum Volume {
 pub struct VolumeDelete {
     #[command(flatten)]
     pub volume: VolumeNamed,
-    /// Also if files of a mount that was taken away are still open, whose programs get errors then [default: refuse that]
+    /// Also if a client has it mounted, or files of a mount that was taken away are still open: their programs get errors then [default: refuse that]
     #[arg(long)]
     pub force: bool,
 }

@@ -2,7 +2,7 @@
 //! has the same bounds in both places, and that any mistake is refused with its file and line before anything is
 //! touched.
 
-use crate::cli::{self, Geometry, Resources, Surfaces, Up};
+use crate::cli::{self, Geometry, Listen, Resources, Surfaces, Up};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use runtime::real::Access;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Everything that may stand in a config file, and what it takes: the arguments and options of `sinter up`.
-pub const KEYS: [(&str, &str); 12] = [
+pub const KEYS: [(&str, &str); 14] = [
     ("data", "an absolute path"),
     ("mount", "an absolute path"),
     ("volume", "a name of 1 to 63 bytes"),
@@ -26,6 +26,8 @@ pub const KEYS: [(&str, &str); 12] = [
     ("memory-max", "bytes, 256M to 1T, such as \"8G\""),
     ("metrics", "HOST:PORT, such as \"127.0.0.1:9470\""),
     ("console", "HOST:PORT, such as \"127.0.0.1:9470\""),
+    ("listen", "HOST:PORT or HOST, such as \"0.0.0.0:7400\""),
+    ("name", "1 to 64 letters, digits, dots, dashes and underscores"),
 ];
 
 /// A config file is a page of text: what is longer is something else.
@@ -58,6 +60,10 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// Address of the console.
     pub console: Option<SocketAddr>,
+    /// Address for clients of other machines.
+    pub listen: Option<String>,
+    /// Name of the server for them.
+    pub name: Option<String>,
 }
 
 /// All that `sinter up` needs to know.
@@ -75,6 +81,8 @@ pub struct Plan {
     pub resources: Resources,
     /// The addresses at which it serves its figures.
     pub surfaces: Surfaces,
+    /// The address at which it serves other machines.
+    pub listen: Listen,
 }
 
 /// The reason why a file is refused: the line, the mistake there, and what is allowed.
@@ -111,6 +119,10 @@ pub fn plan(up: &Up) -> Result<Plan, Failure> {
         surfaces: Surfaces {
             metrics: up.surfaces.metrics.or(settings.metrics),
             console: up.surfaces.console.or(settings.console),
+        },
+        listen: Listen {
+            listen: up.listen.listen.clone().or(settings.listen),
+            name: up.listen.name.clone().or(settings.name),
         },
     })
 }
@@ -205,6 +217,8 @@ impl Settings {
             "memory-max" => self.memory_max = Some(cli::memory_bytes(text)?),
             "metrics" => self.metrics = Some(console::address::parse(text)?),
             "console" => self.console = Some(console::address::parse(text)?),
+            "listen" => self.listen = Some(cli::address(text)?),
+            "name" => self.name = Some(cli::client_name(text)?),
             _ => return Err("not known".to_string()),
         }
         Ok(())
@@ -242,6 +256,8 @@ impl Settings {
             "memory-max": self.memory_max,
             "metrics": self.metrics,
             "console": self.console,
+            "listen": self.listen,
+            "name": self.name,
         })
     }
 }
@@ -267,6 +283,8 @@ impl fmt::Display for Settings {
             bytes(&self.memory_max),
             self.metrics.map(|address| address.to_string()),
             self.console.map(|address| address.to_string()),
+            self.listen.clone(),
+            self.name.clone(),
         ];
         for ((key, _), value) in KEYS.iter().zip(values) {
             writeln!(f, "{key:<13} {}", value.as_deref().unwrap_or("not set"))?;

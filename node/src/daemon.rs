@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::host::{self, Signals};
 use crate::layers;
 use crate::log::Log;
+use crate::network::{Listener, not_listening};
 use crate::notify::Notifier;
 use crate::observe::{Gatherer, LOOKING_MS_MAX, Part, Recorder, whole};
 use crate::tiers;
@@ -105,6 +106,8 @@ pub struct Daemon {
     events: SyncSender<Event>,
     gatherer: Gatherer,
     recorder: Recorder,
+    /// The way of clients of other machines, if they are served.
+    listener: Option<Listener>,
 }
 
 /// A running daemon, seen from its main thread.
@@ -124,7 +127,7 @@ pub struct Running {
 impl Running {
     /// Starts the admin socket and the watch for signals. `signals` was made before any thread.
     pub fn start(
-        backend: Backend,
+        (backend, listener): (Backend, Option<Listener>),
         data: &Directory,
         transport: cli::Transport,
         mut signals: Signals,
@@ -146,6 +149,7 @@ impl Running {
             backend,
             gatherer,
             recorder: Recorder::default(),
+            listener,
             transport,
             started: Instant::now(),
             mounts: Mutex::default(),
@@ -191,6 +195,7 @@ impl Running {
             }
             self.daemon.recorder.forget_abandoned();
             self.daemon.backend.news().iter().for_each(|line| say(line));
+            self.daemon.listener.as_ref().and_then(Listener::look).iter().for_each(|line| say(line));
             // If a core hangs, so does this thread, and the watchdog barks.
             if self.notifier.is_watched() && self.daemon.backend.turn_round().is_ok() {
                 self.notifier.alive();
@@ -291,6 +296,13 @@ impl Daemon {
     pub fn backend(&self) -> &Backend {
         &self.backend
     }
+    /// Serves no client of another machine any more.
+    pub fn stop_listening(&self) {
+        let stopped = self.listener.as_ref().map(|listener| listener.stop(&*self.brick()?.reactors()?));
+        if let Some(Err(error)) = stopped {
+            say(&format!("clients of other machines: {error}"));
+        }
+    }
     fn brick(&self) -> Result<&Brick> {
         self.backend.brick()
     }
@@ -331,7 +343,10 @@ impl Daemon {
             self.end_detached(name)?;
         }
         self.refuse_mounted(name, "the volume is mounted; unmount it first, or give --force if it is detached")?;
-        self.brick()?.delete_volume(&found)
+        if force && let Some(listener) = &self.listener {
+            listener.expel_from(&*self.brick()?.reactors()?, found.id)?;
+        }
+        self.brick()?.delete_volume(&found, force)
     }
 
     /// Gives a volume another name, also while it is mounted: its session knows it by its number.
@@ -471,6 +486,12 @@ impl Daemon {
             .then(|| changing.waits.clone().unwrap_or_else(|| "making everything durable".to_string()))
     }
 
+    /// The sessions of clients of other machines.
+    fn attached(&self) -> Vec<protocol::Attached> {
+        let attached = |listener: &Listener| Ok(listener.attached(&self.backend.volumes()?));
+        self.listener.as_ref().map(attached).transpose().unwrap_or_else(|_: Error| None).unwrap_or_default()
+    }
+
     fn status(&self) -> Status {
         let ending = self.ending();
         self.forget_ended();
@@ -485,6 +506,8 @@ impl Daemon {
             uptime_seconds: self.started.elapsed().as_secs(),
             ending,
             mounts: told.collect(),
+            listening: self.listener.as_ref().map(|listener| listener.address().to_string()),
+            clients: self.attached(),
             ..self.backend.status()
         }
     }
@@ -550,6 +573,14 @@ impl server::Daemon for Daemon {
             }
             Request::RemoveDevice { number } => self.brick()?.remove_device(&self.gatherer.data, number),
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
+            Request::TokenCreate { .. }
+            | Request::TokenList
+            | Request::TokenRevoke { .. }
+            | Request::ClientList
+            | Request::ClientRevoke { .. } => {
+                let brick = self.brick()?;
+                self.listener.as_ref().ok_or_else(not_listening)?.answer(brick, &request)
+            }
             Request::Shutdown => {
                 // What is mounted from now on would be taken away at once. A mount that is under way is not waited for.
                 if let Ok(mut changing) = self.changing.try_lock() {

@@ -41,6 +41,7 @@ impl Running {
                 say(&format!("requests of {}: {error}", mounted.path().display()));
             }
         }
+        daemon.stop_listening();
         if let Some(console) = console {
             console.stop();
         }

@@ -21,9 +21,11 @@ mod failure;
 #[cfg(test)]
 mod fuzz_tests;
 mod host;
+mod join;
 mod layers;
 mod log;
 mod memory;
+mod network;
 mod notify;
 mod observe;
 mod proc;

@@ -40,6 +40,7 @@ mod full;
 mod handles;
 mod host;
 mod idmapped;
+mod joining;
 mod kill;
 mod known;
 mod layers;

@@ -112,6 +112,29 @@ pub enum Request {
     ScrubStop,
     /// The scrub's status.
     ScrubStatus,
+    /// Make a token.
+    TokenCreate {
+        /// The volumes that its bearer may mount.
+        volumes: Vec<String>,
+        /// True to refuse changes.
+        read_only: bool,
+        /// True to have the bearer's superuser count as nobody.
+        squash_root: bool,
+        /// Seconds for which it works.
+        life_s: u64,
+        /// Number of machines that may join with it.
+        uses: u32,
+        /// Addresses of this server; none: its own.
+        addresses: Vec<String>,
+    },
+    /// All tokens.
+    TokenList,
+    /// Take the token of this id back.
+    TokenRevoke { id: String },
+    /// All clients of other machines.
+    ClientList,
+    /// Refuse the client of this name from now on.
+    ClientRevoke { name: String },
     /// End the daemon as SIGTERM does.
     Shutdown,
 }
@@ -161,6 +184,12 @@ pub enum Answer {
     Layers(Vec<Hop>),
     /// The scrub's status.
     Scrub(Scrub),
+    /// A token that was made.
+    Token(TokenMade),
+    /// All tokens.
+    Tokens(Vec<Invited>),
+    /// All clients of other machines.
+    Clients(Vec<Joined>),
     /// The brick's size, before and now.
     Grown { before_bytes: u64, bytes: u64 },
 }
@@ -239,6 +268,12 @@ pub struct Status {
     pub memory_max_bytes: u64,
     /// The mounts.
     pub mounts: Vec<Mounted>,
+    /// The address where clients of other machines are served; None: nowhere.
+    #[serde(default)]
+    pub listening: Option<String>,
+    /// Their sessions.
+    #[serde(default)]
+    pub clients: Vec<Attached>,
     /// The parts of the size.
     pub space: Space,
     /// The cleaner's state, and the reason.
@@ -253,6 +288,75 @@ pub struct Status {
     pub agents: Vec<Agent>,
     /// Further figures of the store, by name.
     pub figures: Vec<Figure>,
+}
+
+/// The session of a client of another machine.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Attached {
+    /// The client's name.
+    pub client: String,
+    /// The volume that it has mounted.
+    pub volume: String,
+    /// False while nothing is heard of it.
+    pub connected: bool,
+}
+
+/// A token that was made.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct TokenMade {
+    /// Its id.
+    pub id: String,
+    /// The server's name.
+    pub name: String,
+    /// The token, a secret.
+    pub token: String,
+    /// The addresses in it.
+    pub addresses: Vec<String>,
+}
+
+/// A token, without its secret. All times are in seconds since 1970.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Invited {
+    /// Its id.
+    pub id: String,
+    /// The rights that it gives.
+    pub volumes: Vec<Granted>,
+    /// The time from which on it is refused.
+    pub expires_s: u64,
+    /// Number of machines that may join with it.
+    pub uses: u32,
+    /// Those that have.
+    pub used_by: Vec<String>,
+    /// The time when it was revoked.
+    pub revoked_s: Option<u64>,
+}
+
+/// The right to mount a volume.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Granted {
+    /// The volume.
+    pub volume: String,
+    /// True if changes are refused.
+    pub read_only: bool,
+    /// True if the client's superuser counts as nobody.
+    pub squash_root: bool,
+}
+
+/// A client of another machine. All times are in seconds since 1970.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Joined {
+    /// Its name.
+    pub name: String,
+    /// Its rights.
+    pub volumes: Vec<Granted>,
+    /// The time when it joined last.
+    pub joined_s: u64,
+    /// The last second of its certificate.
+    pub valid_until_s: u64,
+    /// The time when it was revoked.
+    pub revoked_s: Option<u64>,
+    /// The volumes that it has mounted, each with whether it is connected now.
+    pub mounted: BTreeMap<String, bool>,
 }
 
 /// An agent of background work.

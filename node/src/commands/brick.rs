@@ -5,13 +5,14 @@ use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::backend::Backend;
-use crate::cli::{Format, Grow, Resources, Serve, Surfaces, Up};
+use crate::cli::{Format, Grow, Listen, Resources, Serve, Surfaces, Up};
 use crate::config;
 use crate::daemon::{Mounted, Running, Until, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Signals};
 use crate::memory;
+use crate::network::Listener;
 use crate::notify::Notifier;
 use crate::progress::Progress;
 use crate::table::bytes;
@@ -38,7 +39,7 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     }
     let if_new = IfNew::Format(&options.geometry);
     let device = options.geometry.first().cloned();
-    let opened = open(&data, if_new, &device, &options.resources, signals, listening);
+    let opened = open(&data, if_new, &device, (&options.resources, &options.listen), signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || {
             format!("sinter mount {} {} {}", options.data.display(), options.volume, mount.display())
@@ -84,7 +85,8 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let signals = become_daemon()?;
     let listening = listen(&options.surfaces)?;
     let data = directory::existing(&options.data)?;
-    let opened = open(&data, IfNew::Refuse, &options.device, &options.resources, signals, listening);
+    let wanted = (&options.resources, &options.listen);
+    let opened = open(&data, IfNew::Refuse, &options.device, wanted, signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || format!("sinter status {}", options.data.display()))
     })?;
@@ -155,7 +157,7 @@ fn open(
     data: &Directory,
     if_new: IfNew<'_>,
     device: &Option<PathBuf>,
-    resources: &Resources,
+    (resources, listen): (&Resources, &Listen),
     signals: Signals,
     listening: Listening,
 ) -> Result<Running, Failure> {
@@ -176,7 +178,18 @@ fn open(
     let transport = resources.transport;
     #[cfg(feature = "ablations")]
     let transport = crate::ablations::transport(transport);
-    Running::start(Backend::Brick(brick), data, transport, signals, listening)
+    let listener = match Listener::start(&brick, data, listen) {
+        Ok(listener) => listener,
+        Err(failure) => {
+            // The first failure is the one to tell.
+            drop(brick.close());
+            return Err(failure);
+        }
+    };
+    if let Some(listener) = &listener {
+        say(&format!("clients of other machines: {}", listener.address()));
+    }
+    Running::start((Backend::Brick(brick), listener), data, transport, signals, listening)
 }
 
 /// Takes the addresses of the daemon's figures; they answer once it runs. Errors: an address can't be had.

@@ -4,6 +4,7 @@ mod bench;
 mod brick;
 mod callers;
 mod check;
+mod client;
 mod config;
 mod devices;
 mod doctor;
@@ -23,6 +24,7 @@ mod start;
 mod status;
 mod sweep;
 mod tiers;
+mod token;
 mod top;
 mod trace;
 mod umount;
@@ -60,6 +62,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Volume(command) => volume::run(&command),
         Command::Limit(options) => volume::limit(&options),
         Command::Layer(command) => layer::run(&command),
+        Command::Token(command) => token::run(&command),
+        Command::Client(command) => client::run(&command),
         Command::Grow(options) => brick::grow(&options),
         Command::Brick(command) => devices::run(&command),
         Command::Tiers(options) => tiers::run(&options),

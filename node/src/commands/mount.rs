@@ -137,7 +137,8 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
     host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
     let remote = remote::open(&state, place, &wanted.directory, options.read_only, memory_max)?;
     let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
-    let running = Running::start(Backend::Remote(remote), &state, options.resources.transport, signals, listening)?;
+    let running =
+        Running::start((Backend::Remote(remote), None), &state, options.resources.transport, signals, listening)?;
     let restrictions = wanted.restrictions.iter().filter_map(|name| Restriction::of(name)).collect();
     let mount = MountOptions { path, source: place.to_string(), restrictions };
     match running.daemon().mount(&place.volume, &mount) {

@@ -47,6 +47,13 @@ fn table(status: &Status) -> String {
         let detached = if mounted.detached { " (detached, still used)" } else { "" };
         row("mount", format!("{} at {}{detached}", mounted.volume, mounted.path));
     }
+    if let Some(address) = &status.listening {
+        row("listening", address.clone());
+    }
+    for attached in &status.clients {
+        let away = if attached.connected { "" } else { " (nothing is heard of it)" };
+        row("client", format!("{} has {}{away}", attached.client, attached.volume));
+    }
     for figure in &status.figures {
         row(&figure.name, count(figure.value));
     }

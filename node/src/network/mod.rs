@@ -1,0 +1,243 @@
+//! A brick's side of the network: the address where its daemon listens, who may come, and who is there.
+//!
+//! Promises: nothing listens unless somebody said `--listen`; who is revoked is gone at once; sessions of clients outlive the daemon.
+//! Absent by design: what clients do (`layer::Served`), certificates and their file (`control`).
+
+mod identity;
+mod keeper;
+
+pub use identity::{own_name, secret, with_port};
+
+use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, Request, TokenMade};
+use crate::assembly::{Brick, on_core};
+use crate::cli::Listen;
+use crate::failure::{Exit, Failure};
+use base::{Error, Kind, Result, SessionId, VolumeId};
+use control::{Address as Place, ClientName, Grant, Invitation, Rights, Role, Token, Wish};
+use group::Groups;
+use keeper::Keeper;
+use layer::Served;
+use runtime::net::Address;
+use runtime::real::{Directory, Reactors};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use wire::server::Server;
+
+/// Interval at which the server's certificate is looked at.
+const RENEWAL_LOOK: Duration = Duration::from_secs(3600);
+
+/// A brick that listens.
+pub struct Listener {
+    name: ClientName,
+    address: SocketAddr,
+    groups: Arc<Groups>,
+    keeper: Arc<Keeper>,
+    server: Arc<Server<Served>>,
+    looked: Mutex<Instant>,
+}
+
+impl Listener {
+    /// Takes the address and serves clients. `data`: the brick's directory, where its identity lies, or is made now.
+    pub fn start(brick: &Brick, data: &Directory, listen: &Listen) -> std::result::Result<Option<Listener>, Failure> {
+        let Some(wanted) = &listen.listen else { return Ok(None) };
+        let failed = |error: Error| Failure::of(format!("can't listen at {wanted}"), &error);
+        let name = match &listen.name {
+            Some(name) => name.parse(),
+            None => own_name(),
+        };
+        let name: ClientName = name.map_err(|error: Error| failed(error).exit(Exit::Usage))?;
+        let (runtime, groups) = (brick.runtime(), brick.groups());
+        let (identity, cluster) = (control::Uuid(groups.store().uuid.0), control::Uuid(secret()?));
+        let now_s = keeper::now_s(runtime);
+        let network = identity::open(data, identity, cluster, now_s).map_err(failed)?;
+        let cluster = network.cluster();
+        let keeper = Arc::new(Keeper::new(network, runtime, groups).map_err(failed)?);
+        let credentials = keeper.credentials().map_err(failed)?;
+        let found = runtime.net.resolve(wanted).map_err(failed)?;
+        let listener = runtime.net.listen(found.first().expect("a name has an address")).map_err(failed)?;
+        let Address::Tcp(address) = runtime.net.address(listener).map_err(failed)? else {
+            return Err(Failure::new(Exit::Usage, format!("can't listen at {wanted}: it is no HOST:PORT")));
+        };
+        let served = Served::new(groups.clone(), name.as_str(), cluster.0, brick.stack_of()).behind(keeper.clone());
+        let known: Vec<SessionId> = groups.network_sessions().iter().map(|known| known.session).collect();
+        let server = Server::start(runtime, listener, Some(credentials), Arc::new(served), &known);
+        keeper.serve(&server);
+        let looked = Mutex::new(Instant::now());
+        Ok(Some(Listener { name, address, groups: groups.clone(), keeper, server, looked }))
+    }
+
+    /// The address where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Renews the server's certificate if it is time. What went wrong, for an operator; it is tried again an hour later.
+    pub fn look(&self) -> Option<String> {
+        let mut looked = self.looked.lock().expect("no panic while held");
+        if looked.elapsed() < RENEWAL_LOOK {
+            return None;
+        }
+        *looked = Instant::now();
+        let renewed = self.keeper.renew().transpose()?;
+        match renewed.map(|credentials| self.server.renew(credentials)) {
+            Ok(()) => Some("the server's certificate was renewed".to_string()),
+            Err(error) => Some(format!("the server's certificate can't be renewed: {error}")),
+        }
+    }
+
+    /// Serves no client any more; their sessions go on at the next start.
+    pub fn stop(&self, reactors: &Reactors) -> Result<()> {
+        let server = self.server.clone();
+        on_core(reactors, move || async move {
+            server.stop().await;
+            Ok(())
+        })
+    }
+
+    /// The sessions of clients.
+    pub fn attached(&self, volumes: &[base::Volume]) -> Vec<Attached> {
+        let known = self.groups.network_sessions().into_iter();
+        let told = known.map(|known| Attached {
+            client: String::from_utf8_lossy(known.holder.client.as_bytes()).into_owned(),
+            volume: name_of(volumes, known.holder.volume),
+            connected: self.server.is_connected(known.session),
+        });
+        told.collect()
+    }
+
+    /// Ends the sessions that `is_meant` picks, with their connections.
+    fn expel(&self, reactors: &Reactors, is_meant: impl Fn(&base::Holder) -> bool) -> Result<()> {
+        let known = self.groups.network_sessions().into_iter().filter(|known| is_meant(&known.holder));
+        let sessions: Vec<SessionId> = known.map(|known| known.session).collect();
+        let server = self.server.clone();
+        on_core(reactors, move || async move {
+            for session in sessions {
+                server.expel(session).await;
+            }
+            Ok(())
+        })
+    }
+
+    /// Ends the sessions of a volume.
+    pub fn expel_from(&self, reactors: &Reactors, volume: VolumeId) -> Result<()> {
+        self.expel(reactors, |holder| holder.volume == volume)
+    }
+
+    /// Answers a request about tokens and clients.
+    pub fn answer(&self, brick: &Brick, request: &Request) -> Result<protocol::Answer> {
+        let volumes = brick.volumes()?;
+        match request {
+            Request::TokenCreate { volumes: names, read_only, squash_root, life_s, uses, addresses } => {
+                let grant = |name: &String| -> Result<Grant> {
+                    let volume = brick.volume(name)?.id;
+                    Ok(Grant { volume, read_only: *read_only, root_squash: *squash_root })
+                };
+                let rights = Rights::new(names.iter().map(grant).collect::<Result<Vec<_>>>()?)?;
+                let wish = Wish { role: Role::Client, rights, uses: *uses, life_s: *life_s };
+                self.create_token(wish, addresses).map(protocol::Answer::Token)
+            }
+            Request::TokenList => {
+                let told = |token: &Invitation| invited(token, &volumes);
+                Ok(protocol::Answer::Tokens(self.keeper.read(|network| network.tokens().iter().map(told).collect())))
+            }
+            Request::TokenRevoke { id } => {
+                self.keeper.change(|network, now_s| network.revoke_token(id, now_s))?;
+                Ok(protocol::Answer::Done)
+            }
+            Request::ClientList => {
+                let attached = self.attached(&volumes);
+                let told = |(name, client): (&ClientName, &control::Client)| joined(name, client, &volumes, &attached);
+                Ok(protocol::Answer::Clients(self.keeper.read(|network| network.clients().iter().map(told).collect())))
+            }
+            Request::ClientRevoke { name } => {
+                self.keeper.change(|network, now_s| network.revoke_client(name, now_s))?;
+                self.expel(&*brick.reactors()?, |holder| holder.client.as_bytes() == name.as_bytes())?;
+                Ok(protocol::Answer::Done)
+            }
+            _ => Err(Error::new(Kind::Unsupported, "this is no request about the network")),
+        }
+    }
+
+    fn create_token(&self, wish: Wish, addresses: &[String]) -> Result<TokenMade> {
+        let addresses = match addresses.is_empty() {
+            true => self.own_addresses()?,
+            false => addresses.iter().map(|text| identity::with_port(text).parse()).collect::<Result<_>>()?,
+        };
+        let secret =
+            control::Secret(secret().map_err(|failure| Error::new(Kind::Host, "no random numbers").with(failure))?);
+        let place = (self.name.clone(), addresses);
+        let token: Token = self.keeper.change(|network, now_s| network.create_token(wish, secret, place, now_s))?;
+        let id = self.keeper.read(|network| network.tokens().last().map(Invitation::id)).expect("one was made");
+        let addresses = token.addresses.iter().map(Place::to_string).collect();
+        Ok(TokenMade { id, name: self.name.to_string(), token: token.to_text(), addresses })
+    }
+
+    /// The addresses under which clients reach this server.
+    fn own_addresses(&self) -> Result<Vec<Place>> {
+        let port = self.address.port();
+        let hosts = match self.address.ip() {
+            ip if ip.is_unspecified() => identity::own_hosts(ip.is_ipv6())?,
+            ip => vec![ip],
+        };
+        let at = |ip: &IpAddr| SocketAddr::new(*ip, port).to_string().parse();
+        let addresses = hosts.iter().map(at).take(control::tokens::ADDRESSES_MAX).collect::<Result<Vec<Place>>>()?;
+        match addresses.is_empty() {
+            true => Err(Error::new(
+                Kind::Host,
+                "this machine has no address but loopback: say which one clients use, with --address",
+            )),
+            false => Ok(addresses),
+        }
+    }
+}
+
+/// The refusal of requests that need a listener.
+pub fn not_listening() -> Error {
+    let what =
+        "the brick's daemon does not listen: start it with --listen ADDRESS (sinter serve BRICK --listen 0.0.0.0)";
+    Error::new(Kind::Unsupported, what)
+}
+
+fn name_of(volumes: &[base::Volume], id: VolumeId) -> String {
+    let found = volumes.iter().find(|volume| volume.id == id);
+    let named = |volume: &base::Volume| String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
+    found.map_or_else(|| format!("volume {} (deleted)", id.0), named)
+}
+
+fn granted(rights: &Rights, volumes: &[base::Volume]) -> Vec<Granted> {
+    let of = |grant: &Grant| Granted {
+        volume: name_of(volumes, grant.volume),
+        read_only: grant.read_only,
+        squash_root: grant.root_squash,
+    };
+    rights.grants().iter().map(of).collect()
+}
+
+fn invited(token: &Invitation, volumes: &[base::Volume]) -> Invited {
+    Invited {
+        id: token.id(),
+        volumes: granted(&token.rights, volumes),
+        expires_s: token.expires_s,
+        uses: token.uses,
+        used_by: token.used.iter().map(|used| used.name.to_string()).collect(),
+        revoked_s: token.revoked_s,
+    }
+}
+
+fn joined(name: &ClientName, client: &control::Client, volumes: &[base::Volume], attached: &[Attached]) -> Joined {
+    let mut mounted = BTreeMap::new();
+    for attached in attached.iter().filter(|attached| attached.client == name.as_str()) {
+        *mounted.entry(attached.volume.clone()).or_insert(false) |= attached.connected;
+    }
+    Joined {
+        name: name.to_string(),
+        volumes: granted(&client.rights, volumes),
+        joined_s: client.joined_s,
+        valid_until_s: client.certificates.iter().map(|issued| issued.not_after_s).max().unwrap_or_default(),
+        revoked_s: client.revoked_s,
+        mounted,
+    }
+}
