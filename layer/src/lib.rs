@@ -258,6 +258,13 @@ impl Stack {
         let (weight, reserve) = (limits.get(Limit::Weight).unwrap_or(WEIGHT), limits.get(Limit::Reserve).unwrap_or(0));
         self.flow.set_claim(Claim { weight, reserve });
     }
+    /// The session with the server that has the volume; None if this process has it.
+    pub fn remote(&self) -> Option<&Arc<wire::Client>> {
+        match &self.target {
+            Target::Local(_) => None,
+            Target::Cluster(client) => Some(client),
+        }
+    }
     /// The flow of the volume's operations.
     pub fn flow(&self) -> &Arc<Flow> {
         &self.flow

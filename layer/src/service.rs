@@ -3,12 +3,12 @@
 
 use crate::rights::{Entry, Gate, Recognised};
 use crate::{Call, Stack};
-use base::{Error, Holder, Kind, Name, Op, Result, SessionId};
-use group::{Answer, Context, Groups, Kept};
+use base::{Error, Holder, Ino, Kind, Name, Op, Result, SessionId};
+use group::{Answer, Context, Groups, Kept, Position};
 use runtime::{Buf, tasks};
 use std::sync::Arc;
 use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
-use wire::codec::session::Held;
+use wire::codec::session::{Changed, Held};
 use wire::server::{Admitted, LEASE_NS, Service};
 
 /// Gives the stack of a volume.
@@ -126,16 +126,36 @@ impl Service for Served {
         let flow = Some(Arc::new(stack.flow().sibling()));
         Ok(Admitted { welcome, flow, volume: Entry { stack, read_only, squash_root } })
     }
+    async fn rivals(&self, session: SessionId, hello: &Hello) -> Vec<SessionId> {
+        let Some(name) = &hello.volume else { return Vec::new() };
+        let Ok(volume) = self.groups.volume(name).await else { return Vec::new() };
+        let known = self.groups.network_sessions().into_iter();
+        known
+            .filter(|known| known.holder.volume == volume.id && known.session != session)
+            .map(|it| it.session)
+            .collect()
+    }
     async fn call(&self, entry: &Entry, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         entry.call(context, Call { op, data }).await
     }
-    async fn reclaim(&self, session: SessionId, held: &[Held], is_first: bool, is_last: bool) -> Result<()> {
+    async fn reclaim(
+        &self,
+        session: SessionId,
+        (held, changed): (&[Held], &[Changed]),
+        is_first: bool,
+        is_last: bool,
+    ) -> Result<Vec<Ino>> {
         if held.iter().any(|held| held.opens > HELD_MAX || held.known > HELD_MAX) {
             return Err(Error::new(Kind::Invalid, "a client holds more than any kernel does"));
         }
         let kept = |held: &Held| Kept { ino: held.ino, opens: held.opens, told: held.known };
         let kept: Vec<_> = held.iter().map(kept).collect();
-        self.groups.reclaim(session, &kept, is_first, is_last).await
+        self.groups.reclaim(session, &kept, is_first, is_last).await?;
+        let is_lost = |changed: &&Changed| {
+            let Changed { group, term, index, .. } = **changed;
+            self.groups.is_lost(&Position { group, term, index, durable: false }, changed.start)
+        };
+        Ok(changed.iter().filter(is_lost).map(|changed| changed.ino).collect())
     }
     fn answered(&self, session: SessionId, done: u64) {
         self.groups.answered(session, done);

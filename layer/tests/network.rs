@@ -347,6 +347,77 @@ async fn nameless(hosts: &Hosts, progress: &Progress) -> Arc<Mutex<usize>> {
     reads
 }
 
+/// Data that fsync has told is there, however often the server is switched off; what is lost is told by the next fsync.
+#[test]
+fn an_fsync_fails_after_changes_were_lost() {
+    let losses: usize = (0..seeds()).map(through_losses).sum();
+    assert!(losses > 0, "nothing was ever lost");
+}
+
+/// Each task appends to a file of its own and syncs it now and then. Number of losses that were told.
+fn through_losses(seed: u64) -> usize {
+    let mut fleet = fleet(seed);
+    let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
+    let (ended, losses) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    fleet.block_on(async {
+        let mut index = ModelIndex::new(store::format::leaf::merge);
+        start_server(&hosts, &index, true);
+        let (runtime, address) = (hosts.runtime(CLIENT), hosts.links().address(SERVER, PORT));
+        let (all, told) = (ended.clone(), losses.clone());
+        spawn(&runtime.clone(), 0, move || async move {
+            let mount = Mount::new(runtime.clone(), address).await;
+            for task in 0..TASKS {
+                let (mount, all, told) = (mount.clone(), all.clone(), told.clone());
+                spawn(&runtime, task % 2, move || async move {
+                    append_and_sync(&mount, task, &told).await;
+                    all.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        while ended.load(Ordering::Relaxed) < TASKS {
+            hosts.clock().sleep((50 + rng.below(400)) * MS).await;
+            let image = hosts.crash(SERVER, Survival::Nothing);
+            hosts.clock().sleep(rng.below(500) * MS).await;
+            index = index.crashed(0);
+            hosts.boot(SERVER, Setup { image: Some(image), ..Setup::new(seed) });
+            start_server(&hosts, &index, false);
+        }
+    });
+    losses.load(Ordering::Relaxed)
+}
+
+async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
+    let ino = mount.create(&format!("log-{task}")).await;
+    mount.done(Op::SyncAll).await.expect("a healthy brick syncs");
+    let handle = u32::from(mount.client.losses()) << 24 | task as u32;
+    // The bytes that the file should have, those that fsync has told, and whether others are gone.
+    let (mut written, mut synced, mut has_lost) = (Vec::new(), 0, false);
+    for round in 0..ROUNDS {
+        let bytes = record(task, round);
+        let offset = mount.append(ino, &bytes, Sync::Ordered).await as usize;
+        assert!((synced..=written.len()).contains(&offset), "what was synced is there");
+        has_lost |= offset < written.len();
+        written.truncate(offset);
+        written.extend_from_slice(&bytes);
+        mount.runtime.clock.sleep(20 * MS).await;
+        if round % 3 != task % 3 {
+            continue;
+        }
+        let length = written.len();
+        mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
+        if mount.client.tell_loss_of(ino, Some(handle)) {
+            told.fetch_add(1, Ordering::Relaxed);
+            // As a program does that trusts nothing any more.
+            return;
+        }
+        assert!(!has_lost, "a loss is told by the next fsync");
+        synced = length;
+        let answer = mount.call(Op::GetAttr { ino }, None).await.map(|answer| answer.reply);
+        let Ok(Reply::Attr(attr)) = answer else { panic!("it is there: {answer:?}") };
+        assert!(attr.inode.size >= length as u64, "what was synced is there");
+    }
+}
+
 /// A client that was away for so long that its session was ended gets errors: what it had under way is not done in another session.
 #[test]
 fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
@@ -377,12 +448,49 @@ fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
     }
 }
 
+/// A client that died without a word keeps its volume for a lease. Then the next one gets it, and nothing of the first one stays open.
+#[test]
+fn a_volume_is_given_away_after_a_lease() {
+    for seed in 0..SEEDS {
+        let mut fleet = fleet(seed);
+        let hosts = fleet.hosts().clone();
+        fleet.block_on(async {
+            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+            let progress = Progress::default();
+            start_client(&hosts, &progress, Sync::Ordered, false);
+            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
+            let began_ns = hosts.clock().now_ns();
+            drop(hosts.kill(CLIENT));
+            hosts.boot(CLIENT, Setup::new(seed));
+            let next = Progress::default();
+            let (there, runtime) = (next.clone(), hosts.runtime(CLIENT));
+            let address = hosts.links().address(SERVER, PORT);
+            spawn(&runtime.clone(), 0, move || async move {
+                let mount = Mount::new(runtime, address).await;
+                let log = match mount.call(Op::Lookup { parent: mount.root, name: name("log") }, None).await {
+                    Ok(Answer { reply: Reply::Attr(attr), .. }) => attr.ino,
+                    other => panic!("it is there: {:?}", other.map(|answer| answer.reply)),
+                };
+                *there.mount.lock().expect("no panic") = Some((mount, log));
+            });
+            until(&hosts, || next.mount.lock().expect("no panic").is_some()).await;
+            let waited_ms = (hosts.clock().now_ns() - began_ns) / MS;
+            assert!((9_000..15_000).contains(&waited_ms), "seed {seed}: {waited_ms} ms");
+            let (log, _) = seen(&hosts, &next).await;
+            check_log(&log, &progress.told.lock().expect("no panic"));
+        });
+    }
+}
+
 /// Bugs of the brick that a client on another machine meets: each has a property fail for a seed.
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn each_bug_is_noticed() {
-    let noticed: [(Bug, fn(u64)); 2] =
-        [(Bug::ResultForgotten, through_breaks), (Bug::OrphansNotAwaited, through_crashes)];
+    let noticed: [(Bug, fn(u64)); 3] = [
+        (Bug::ResultForgotten, through_breaks),
+        (Bug::OrphansNotAwaited, through_crashes),
+        (Bug::FsyncIgnoresTerm, |seed| _ = through_losses(seed)),
+    ];
     for (bug, property) in noticed {
         assert!((0..SEEDS).any(|seed| fails(move || property(seed), bug)), "went unnoticed: {bug:?}");
     }

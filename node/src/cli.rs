@@ -9,12 +9,14 @@ use store::format::devices::Tier;
 
 mod bench;
 mod layer;
+mod mount;
 mod network;
 mod observe;
 mod record;
 
 pub use bench::*;
 pub use layer::*;
+pub use mount::*;
 pub use network::*;
 pub use observe::*;
 pub use record::*;
@@ -369,55 +371,6 @@ impl DeviceTier {
             DeviceTier::Disk => Tier::Disk,
         }
     }
-}
-
-/// `sinter mount`.
-#[derive(Args, Debug)]
-#[command(allow_missing_positional = true)]
-pub struct Mount {
-    /// Directory of a brick whose daemon is running; or NAME/VOLUME, a volume of a server that this machine has joined as NAME
-    pub source: PathBuf,
-    /// Volume to mount, if the source is a brick
-    #[arg(value_parser = volume_name)]
-    pub volume: Option<String>,
-    /// Directory at which the volume appears
-    pub mount: PathBuf,
-    /// Of NAME/VOLUME: change nothing, and let the server refuse changes [default: off]
-    #[arg(long, conflicts_with = "volume")]
-    pub read_only: bool,
-    /// Of NAME/VOLUME: serve the mount here, until it is unmounted, SIGINT or SIGTERM [default: a daemon does, in the background]
-    #[arg(long, conflicts_with = "volume")]
-    pub foreground: bool,
-    /// Of NAME/VOLUME: directory with the files that `sinter client join` wrote
-    #[arg(long, value_name = "DIR", default_value = crate::remote::MEMBERSHIPS, conflicts_with = "volume")]
-    pub directory: PathBuf,
-    /// Of NAME/VOLUME: file for the daemon's messages [default: the journal, else /var/log/sinter/NAME-VOLUME.log]
-    #[arg(long, value_name = "FILE", conflicts_with = "volume")]
-    pub log: Option<PathBuf>,
-    #[command(flatten)]
-    pub resources: Resources,
-    /// Print JSON [default: nothing]
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `sinter umount`.
-#[derive(Args, Debug)]
-pub struct Umount {
-    /// Where a volume is mounted, or the directory of a brick, all of whose mounts go
-    pub target: PathBuf,
-    /// Of a brick, only what is mounted of this volume [default: all]
-    #[arg(value_parser = volume_name)]
-    pub volume: Option<String>,
-    /// Take mounts away although files are open; they work until they are closed [default: off]
-    #[arg(long)]
-    pub lazy: bool,
-    /// Seconds to wait for those who use mounts of a brick, 1 to 3600
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 60)]
-    pub timeout: u64,
-    /// Print JSON [default: a line for each mount of a brick]
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `sinter volume`.

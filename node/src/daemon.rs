@@ -575,6 +575,10 @@ impl server::Daemon for Daemon {
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
             Request::Network { ask } => self.listener.as_ref().ok_or_else(not_listening)?.answer(self.brick()?, &ask),
             Request::Shutdown => {
+                // What is mounted from now on would be taken away at once. A mount that is under way is not waited for.
+                if let Ok(mut changing) = self.changing.try_lock() {
+                    changing.ending = true;
+                }
                 // Full only when the daemon is ending already.
                 drop(self.events.try_send(Event::Shutdown));
                 Ok(Answer::Done)

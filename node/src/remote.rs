@@ -85,6 +85,11 @@ impl Place {
     }
 }
 
+/// The place that somebody has named where others name a brick's directory. One that has a directory of that name means it.
+pub fn place_of(path: &Path) -> Option<Place> {
+    path.to_str().filter(|_| !path.exists()).and_then(|text| text.parse().ok())
+}
+
 /// A session with a server for one volume.
 pub struct Remote {
     place: Place,
@@ -287,7 +292,7 @@ impl Remote {
         let (reach, cores) = (self.client.reach(), self.runtime.tasks.cores());
         format!("{}, over {} of {cores} connections", self.welcome.who, reach.connections)
     }
-    /// What keeps it from the server, and since when.
+    /// The obstacle between it and the server, and its time.
     fn trouble(&self) -> Option<String> {
         if let Some(refused) = self.client.end_reason() {
             let what = "the server has ended this mount's session, and all that is asked of it fails";
@@ -323,6 +328,10 @@ impl Remote {
             let sync = async { committed = Some(stack.call(&context, Call { op: Op::SyncAll, data: None }).await) };
             either(sync, runtime.clock.sleep(patience_ns)).await;
             client.close(patience_ns / 10).await;
+            if matches!(committed, Some(Ok(_))) && client.tell_loss() {
+                let what = "the server was started anew and has lost changes that nobody had made durable";
+                return Err(Error::new(Kind::Io, what));
+            }
             committed.unwrap_or_else(|| {
                 let what = "the server is away: what was written and not synced may be lost if it does not come back";
                 Err(Error::new(Kind::Interrupted, what))

@@ -50,6 +50,7 @@ mod missing;
 mod mixed;
 mod mounts;
 mod names;
+mod network;
 mod pjdfstest;
 mod policies;
 mod posix;

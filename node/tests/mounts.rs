@@ -215,12 +215,15 @@ fn a_volume_gets_another_name_and_size_mounted_or_not() {
     drop(file);
     fail(&["volume", "delete", data, "three"], 3, &["three at"]);
     succeed(&["umount", data, "three"]);
-    let gone = mount_with(&home, &home.mount, &options("two"));
-    assert_eq!(gone.status.code(), Some(32));
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("no volume of this name"));
-    assert!(mount_with(&home, &home.mount, &options("three")).status.success());
-    assert_eq!(std::fs::metadata(home.mount.join("file")).expect("it is there").len(), (16 << 20) + 4);
-    succeed(&["umount", data]);
+    // The daemon that was started for nothing ends, and takes no mount any more that it would take away with it.
+    for _ in 0..4 {
+        let gone = mount_with(&home, &home.mount, &options("two"));
+        assert_eq!(gone.status.code(), Some(32));
+        assert!(String::from_utf8_lossy(&gone.stderr).contains("no volume of this name"));
+        assert!(mount_with(&home, &home.mount, &options("three")).status.success());
+        assert_eq!(std::fs::metadata(home.mount.join("file")).expect("it is there").len(), (16 << 20) + 4);
+        succeed(&["umount", data]);
+    }
     assert_eq!(told(&["volume", "set", data, "three", "--size", "1T"])["size_bytes"], 1u64 << 40);
     home.check();
 }

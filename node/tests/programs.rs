@@ -27,11 +27,8 @@ fn shell(directory: &Path, script: &str) -> String {
 
 /// A daemon whose device forgets what was not flushed when it is killed, where the build can do that.
 fn volatile(home: &Home) -> Daemon {
-    let mut command = home.command();
-    if cfg!(feature = "seeded-bugs") {
-        command.env("SINTER_TEST_VOLATILE_CACHE", "1");
-    }
-    Daemon::start(command)
+    let volatile = [("SINTER_TEST_VOLATILE_CACHE", "1")];
+    home.up_with(if cfg!(feature = "seeded-bugs") { &volatile } else { &[] })
 }
 
 #[test]

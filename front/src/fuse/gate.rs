@@ -8,7 +8,7 @@
 
 use super::parse::Ask;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub struct Gate {
     phase: AtomicU8,
     under_way: Box<[Core]>,
     handles: Mutex<Handles>,
+    /// Number of files' handles so far.
+    numbers: AtomicU32,
     closed: Condvar,
 }
 
@@ -79,6 +81,7 @@ impl Gate {
             phase: AtomicU8::new(OPEN),
             under_way: (0..cores).map(|_| Core::default()).collect(),
             handles: Mutex::default(),
+            numbers: AtomicU32::new(0),
             closed: Condvar::new(),
         }
     }
@@ -129,6 +132,10 @@ impl Gate {
         assert!(self.is_through(core), "two generations are told apart, not three");
         let generation = &self.under_way[core].generation;
         generation.store(generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+    /// The number of a file's handle that is opened now; it comes again after 16 million others.
+    pub fn number(&self) -> u32 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) & 0xff_ffff
     }
     /// Counts a handle of a process.
     pub fn opened(&self, pid: u32) {

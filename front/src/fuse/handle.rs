@@ -62,6 +62,11 @@ enum Response {
     Nothing,
 }
 
+/// The answer to who wants something to be durable that was told, and is gone.
+fn lost() -> Result<Response> {
+    Err(Error::new(Kind::Io, "the server was started anew and has lost changes that were not durable"))
+}
+
 impl<T: Target> Handler<T> {
     /// Handles one request and answers it. `payload`: that of a write, or memory for a read's answer.
     pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, arrival: Arrival, back: &mut Back<'_>) {
@@ -106,11 +111,13 @@ impl<T: Target> Handler<T> {
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
         let durable = self.is_durable(&ask);
+        let losses = if durable { self.target.losses() } else { 0 };
         let mut taped = self.runtime.ledger.tape_key().and_then(|key| self.taped(&ask, payload.as_ref(), key));
         let mut response = self.respond(&mut context, header, ask, payload).await;
         if durable && response.is_ok() {
             let synced = self.call(&context, Op::SyncAll).await;
-            response = synced.and(response);
+            let is_lost = self.target.losses() != losses;
+            response = if is_lost { lost() } else { synced.and(response) };
         }
         context.span.mark(Stage::Other, self.runtime.stamp());
         if let Some(operation) = &mut taped {
@@ -139,7 +146,9 @@ impl<T: Target> Handler<T> {
     }
     fn row(&self, ask: &Ask) -> OpRow {
         match ask {
-            Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Birth(op) | Ask::Done(op) => self.rows.row(op),
+            Ask::Entry(op) | Ask::Node(op) | Ask::Attr(op) | Ask::Birth(op) | Ask::Done(op) | Ask::Sync { op, .. } => {
+                self.rows.row(op)
+            }
             Ask::Guard(op, _) | Ask::SetGuard(op) => self.rows.row(op),
             Ask::Target(op) | Ask::Xattrs(op, _) | Ask::Seek(op) => self.rows.row(op),
             Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Create { op, .. } => self.rows.row(op),
@@ -161,7 +170,7 @@ impl<T: Target> Handler<T> {
             Ask::Entry(op) => !matches!(op, Op::Lookup { .. }),
             Ask::Node(_) | Ask::Create { .. } => true,
             Ask::Attr(op) | Ask::SetGuard(op) => self.durable.attributes && matches!(op, Op::SetAttr { .. }),
-            Ask::Done(Op::Release { .. } | Op::Fsync { .. } | Op::SyncAll) => false,
+            Ask::Done(Op::Release { .. }) => false,
             Ask::Done(Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Allocate { .. }) => self.durable.attributes,
             Ask::Done(_) => true,
             _ => false,
@@ -216,6 +225,7 @@ impl<T: Target> Handler<T> {
                 Ok(Response::Head(Head::control(unique, reply::guard_flags(guard, bytes), project, bytes)))
             }
             Ask::SetGuard(op) => self.guard(context, unique, op).await,
+            Ask::Sync { op, handle } => self.sync(context, unique, op, handle).await,
             Ask::Done(op) => self.grow(context, op).await.map(|_| Response::Head(Head::status(unique, 0))),
             Ask::Target(op) => match self.call(context, op).await? {
                 Reply::Target(target) => Ok(Response::Small(Head::before(unique, target.len()), target)),
@@ -239,24 +249,28 @@ impl<T: Target> Handler<T> {
             Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
-                Ok(Response::Created(Head::create(unique, &attr, origin, flags, header.pid), attr.ino))
+                let handle = (self.new_handle(), header.pid);
+                Ok(Response::Created(Head::create(unique, &attr, origin, flags, handle), attr.ino))
             }
             Ask::Forget { ino, times } => {
                 self.forget(context, ino, times).await;
                 Ok(Response::Nothing)
             }
             Ask::ForgetAll(all) => {
-                for (number, &(ino, times)) in all.iter().enumerate() {
-                    self.forget(context, ino, times).await;
-                    if number % FORGOTTEN_PER_TURN == FORGOTTEN_PER_TURN - 1 {
-                        yield_now().await;
-                    }
-                }
+                self.forget_all(context, &all).await;
                 Ok(Response::Nothing)
             }
             Ask::ReadDir { .. } => self.read_dir(context, unique, ask).await,
             Ask::Silent | Ask::Answer(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
                 unreachable!("answered without the stack")
+            }
+        }
+    }
+    async fn forget_all(&self, context: &mut Context, all: &[(Ino, u64)]) {
+        for (number, &(ino, times)) in all.iter().enumerate() {
+            self.forget(context, ino, times).await;
+            if number % FORGOTTEN_PER_TURN == FORGOTTEN_PER_TURN - 1 {
+                yield_now().await;
             }
         }
     }
@@ -389,6 +403,20 @@ impl<T: Target> Handler<T> {
         self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
         Ok(Response::Head(Head::control(unique, 0, 0, 0)))
     }
+    /// Makes an inode or the volume durable, and tells what is lost of what it was told to have.
+    async fn sync(&self, context: &Context, unique: u64, op: Op, handle: Option<u32>) -> Result<Response> {
+        let ino = op.home();
+        self.call(context, op).await?;
+        let is_lost = match ino {
+            Some(ino) => self.target.tell_loss_of(ino, handle),
+            None => self.target.tell_loss(),
+        };
+        if is_lost { lost() } else { Ok(Response::Head(Head::status(unique, 0))) }
+    }
+    /// The number of a handle that is opened now.
+    fn new_handle(&self) -> u32 {
+        u32::from(self.target.losses()) << 24 | self.gate.number()
+    }
     async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Response> {
         let truncate = truncates(flags);
         let attr = self.attr(context, Op::Open { ino, truncate }).await?;
@@ -399,7 +427,7 @@ impl<T: Target> Handler<T> {
         if truncate && kill && attr.inode.mode & PRIVILEGES != 0 {
             self.change_opened(context, ino, SetAttr { kill_privileges: true, ..SetAttr::default() }).await?;
         }
-        Ok(Response::Opened(Head::open(header.unique, flags, header.pid), ino))
+        Ok(Response::Opened(Head::open(header.unique, flags, (self.new_handle(), header.pid)), ino))
     }
     async fn create(&self, context: &mut Context, op: Op, flags: u32, kill_privileges: bool) -> Result<Attr> {
         let attr = self.attr(context, op).await?;

@@ -65,6 +65,8 @@ pub enum Ask {
     CloseDir { handle: u32 },
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
+    /// Nothing; the inode or volume is durable then. The number of the file's handle; None: a directory's, or the volume.
+    Sync { op: Op, handle: Option<u32> },
     /// Bytes. `noatime`: the handle was opened with O_NOATIME. `flags`: all with which it was opened.
     Read { op: Op, noatime: bool, flags: u32, way: Way },
     /// The number of bytes written.
@@ -130,8 +132,8 @@ pub fn umask(opcode: u32, body: &[u8]) -> u16 {
 }
 
 /// The process that opened the handle given back by a release, from the bytes that follow the header; None for other
-/// requests. A handle's upper half is that process. The lower half of a file's handle holds the flags of the open, that
-/// of a directory's handle its number in `ends.rs`.
+/// requests. A handle's upper half is that process. The lower half of a file's handle is its number below the losses of its target
+/// at the open, that of a directory's handle its number in `ends.rs`.
 pub fn opener(opcode: u32, body: &[u8]) -> Option<u32> {
     let gives_back = matches!(opcode, opcode::RELEASE | opcode::RELEASEDIR);
     gives_back.then(|| (Fields(body).u64().unwrap_or(0) >> 32) as u32)
@@ -148,7 +150,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::STATX => Ok(Ask::Birth(Op::GetAttr { ino })),
         opcode::SETATTR => set_attr(fields, ino),
         opcode::OPEN | opcode::OPENDIR | opcode::RELEASE | opcode::RELEASEDIR => handle(header.opcode, fields, ino),
-        opcode::FSYNC | opcode::FSYNCDIR => fsync(fields, ino),
+        opcode::FSYNC | opcode::FSYNCDIR => fsync(header.opcode, fields, ino),
         opcode::READDIR | opcode::READDIRPLUS => read_dir(header.opcode, fields, ino),
         opcode::GETXATTR | opcode::LISTXATTR => get_xattr(header.opcode, fields, ino),
         opcode::SETXATTR => set_xattr(fields, ino),
@@ -158,7 +160,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         }
         opcode::READLINK => Ok(Ask::Target(Op::ReadLink { ino })),
         opcode::STATFS => Ok(Ask::StatFs),
-        opcode::SYNCFS => Ok(Ask::Done(Op::SyncAll)),
+        opcode::SYNCFS => Ok(Ask::Sync { op: Op::SyncAll, handle: None }),
         opcode::FALLOCATE => allocate(fields, ino),
         opcode::LSEEK => seek(fields, ino),
         opcode::IOCTL => control(fields, ino),
@@ -369,11 +371,12 @@ fn seek(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
 }
 
-fn fsync(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
-    let _handle = fields.u64()?;
+fn fsync(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let handle = fields.u64()? as u32;
     let data_only = fields.u32()? & abi::FSYNC_FDATASYNC != 0;
     let sync = if data_only { Sync::Data } else { Sync::All };
-    Ok(Ask::Done(Op::Fsync { ino, sync }))
+    let handle = (code == opcode::FSYNC).then_some(handle);
+    Ok(Ask::Sync { op: Op::Fsync { ino, sync }, handle })
 }
 
 fn get_xattr(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {

@@ -303,10 +303,12 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
     assert_eq!(asked(opcode::RELEASEDIR, |w| w.u64(5 << 32 | 9)), Ok(Ask::CloseDir { handle: 9 }));
     assert_eq!(answers(opcode::OPENDIR), Ok(Ask::OpenDir));
     assert_eq!(asked(opcode::STATX, |w| w.zeros(24)), Ok(Ask::Birth(Op::GetAttr { ino: Ino(NODE) })));
-    assert_eq!(answers(opcode::SYNCFS), Ok(Ask::Done(Op::SyncAll)));
+    assert_eq!(answers(opcode::SYNCFS), Ok(Ask::Sync { op: Op::SyncAll, handle: None }));
     for (flags, sync) in [(1u32, Sync::Data), (0, Sync::All)] {
-        let fsync = asked(opcode::FSYNC, |w| w.u64(0).u32(flags).u32(0));
-        assert_eq!(fsync, Ok(Ask::Done(Op::Fsync { ino: Ino(NODE), sync })));
+        let op = Op::Fsync { ino: Ino(NODE), sync };
+        let fsync = |code| asked(code, |w| w.u64(7 << 32 | 9).u32(flags).u32(0));
+        assert_eq!(fsync(opcode::FSYNC), Ok(Ask::Sync { op: op.clone(), handle: Some(9) }));
+        assert_eq!(fsync(opcode::FSYNCDIR), Ok(Ask::Sync { op, handle: None }));
     }
 }
 

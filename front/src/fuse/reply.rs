@@ -92,9 +92,9 @@ impl Head {
             put_attr(writer, attr);
         })
     }
-    /// A handle for an open with these flags by this process.
-    pub fn open(unique: u64, flags: u32, pid: u32) -> Head {
-        Head::build(unique, 0, 0, |writer| put_open(writer, flags, pid))
+    /// A handle of this number for an open with these flags by this process.
+    pub fn open(unique: u64, flags: u32, (number, pid): (u32, u32)) -> Head {
+        Head::build(unique, 0, 0, |writer| put_open(writer, flags, (number, pid)))
     }
     /// A directory's handle. The kernel keeps what it lists until an entry of the directory changes: the volume has no other
     /// session, and whatever changes an entry goes through the kernel. A listing that ended where it began (`ends.rs`) is not kept,
@@ -105,10 +105,10 @@ impl Head {
         })
     }
     /// An entry and a handle.
-    pub fn create(unique: u64, attr: &Attr, origin: Origin, flags: u32, pid: u32) -> Head {
+    pub fn create(unique: u64, attr: &Attr, origin: Origin, flags: u32, handle: (u32, u32)) -> Head {
         Head::build(unique, 0, 0, |writer| {
             put_entry(writer, attr, origin);
-            put_open(writer, flags, pid);
+            put_open(writer, flags, handle);
         })
     }
     /// The number of bytes written.
@@ -199,9 +199,10 @@ pub fn statx(attr: &Attr) -> Box<[u8]> {
     bytes.into()
 }
 
-/// Appends a handle. It holds the process that opened it, which is thus known at its release.
-fn put_open(writer: &mut Writer<'_>, flags: u32, pid: u32) {
-    writer.u32(flags).u32(pid).u32(open_flags(flags)).u32(0);
+/// Appends a handle. It holds the process that opened it, which is thus known at its release, and a number, which is known when the
+/// file is synced.
+fn put_open(writer: &mut Writer<'_>, flags: u32, (number, pid): (u32, u32)) {
+    writer.u32(number).u32(pid).u32(open_flags(flags)).u32(0);
 }
 
 /// The kernel's treatment of an open. Pages stay cached across opens (one session). O_DIRECT, O_DSYNC and O_SYNC bypass

@@ -62,9 +62,33 @@ pub trait Target: Send + Sync + 'static {
         let _ = uid;
         None
     }
+    /// Number of times, modulo 256, that changes were lost which the target had told and which were not durable (rule P3). A target
+    /// that ends with this process loses none.
+    fn losses(&self) -> u8 {
+        0
+    }
+    /// True, once for each handle, if a change of the inode was lost while the handle was open. Its highest byte is `losses` at its
+    /// open; None for a directory.
+    fn tell_loss_of(&self, ino: Ino, handle: Option<u32>) -> bool {
+        let _ = (ino, handle);
+        false
+    }
+    /// True, once, if any change was lost.
+    fn tell_loss(&self) -> bool {
+        false
+    }
 }
 
 impl Target for Stack {
+    fn losses(&self) -> u8 {
+        Stack::remote(self).map_or(0, |client| client.losses())
+    }
+    fn tell_loss_of(&self, ino: Ino, handle: Option<u32>) -> bool {
+        Stack::remote(self).is_some_and(|client| client.tell_loss_of(ino, handle))
+    }
+    fn tell_loss(&self) -> bool {
+        Stack::remote(self).is_some_and(|client| client.tell_loss())
+    }
     fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>> {
         Stack::call(self, context, call)
     }

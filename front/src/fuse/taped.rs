@@ -11,9 +11,13 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// housekeeping and no client's: FORGET. `payload_bytes`: those of a write.
 pub fn operation(ask: &Ask, payload_bytes: usize, key: NameKey) -> Option<Operation> {
     match ask {
-        Ask::Entry(op) | Ask::Attr(op) | Ask::Birth(op) | Ask::Guard(op, _) | Ask::SetGuard(op) | Ask::Done(op) => {
-            of_op(op, key)
-        }
+        Ask::Entry(op)
+        | Ask::Attr(op)
+        | Ask::Birth(op)
+        | Ask::Guard(op, _)
+        | Ask::SetGuard(op)
+        | Ask::Done(op)
+        | Ask::Sync { op, .. } => of_op(op, key),
         Ask::Target(op) | Ask::Seek(op) => of_op(op, key),
         Ask::Above(ino) => Some(Operation::new(Deed::Recall, ino.0)),
         Ask::Node(op) => of_op(op, key).map(|made| Operation { deed: Deed::CreateNode, ..made }),

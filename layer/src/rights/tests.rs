@@ -77,7 +77,7 @@ fn a_client_gets_what_its_certificate_gives_it_and_nothing_that_it_says() {
         // The session is c1's, whoever else knows its number.
         assert_eq!(admit(1, &[2], hello("one", None)).await, Err(Reason::Rights));
         let held = [Held { ino: Ino(2), opens: u64::MAX, known: 1 }];
-        let refused = served.reclaim(SessionId(1), &held, true, true).await;
+        let refused = served.reclaim(SessionId(1), (&held, &[]), true, true).await;
         assert_eq!(refused.map_err(|error| error.kind), Err(Kind::Invalid));
         groups.close().await.expect("a healthy brick closes");
     });

@@ -4,7 +4,7 @@ use super::protocol::{Answer, REPLY_BYTES_MAX, Request, Response};
 use super::{SOCKET, SocketPath};
 use crate::failure::{Exit, Failure};
 use crate::host;
-use crate::remote::Place;
+use crate::remote::{Place, place_of};
 use base::Kind;
 use runtime::real::Directory;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -42,8 +42,7 @@ impl Client {
     pub fn connect_until(data: &Path, until: Option<Instant>) -> Result<Option<Client>, Failure> {
         let shown = data.display().to_string();
         let what = || format!("can't reach the daemon of {shown}");
-        // A place is no path but for who has a directory of that name here.
-        let place = data.to_str().filter(|_| !data.exists()).and_then(|text| text.parse::<Place>().ok());
+        let place = place_of(data);
         let state = place.as_ref().map(Place::state);
         if let (Some(place), Some(false)) = (&place, state.as_deref().map(Path::exists)) {
             let failure = Failure::new(Exit::Failed, format!("{place} is not mounted here"));
@@ -84,9 +83,9 @@ impl Client {
     pub fn need(data: &Path) -> Result<Client, Failure> {
         let missing = || {
             let failure = Failure::new(Exit::Failed, format!("no daemon serves {}", data.display()));
-            failure.next(match data.to_str().and_then(|text| text.parse::<Place>().ok()) {
-                Some(place) if !data.exists() => format!("mount it: sinter mount {place} DIRECTORY"),
-                _ => format!("start one: sinter serve {}", data.display()),
+            failure.next(match place_of(data) {
+                Some(place) => format!("mount it: sinter mount {place} DIRECTORY"),
+                None => format!("start one: sinter serve {}", data.display()),
             })
         };
         Client::connect(data)?.ok_or_else(missing)

@@ -255,7 +255,7 @@ pub struct Status {
     pub cores: u32,
     /// The brick's identity; at a client `NAME/VOLUME`.
     pub brick: String,
-    /// At a client: its server, and the way there.
+    /// A client's server, and the way there.
     #[serde(default)]
     pub server: Option<String>,
     /// The reason why the brick takes no changes, if it takes none.

@@ -8,6 +8,7 @@ use crate::daemon::say;
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Process};
+use crate::remote::place_of;
 use runtime::real::Directory;
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,8 @@ pub fn run(options: &Down) -> Result<Exit, Failure> {
     let until = started + Duration::from_secs(options.timeout);
     let how = |pid, ended| Ended { served: true, ended, pid, seconds: started.elapsed().as_secs_f64() };
     let Some(client) = Client::connect_until(&options.data, Some(until))? else {
-        let directory = directory::existing(&options.data)?;
+        let place = place_of(&options.data).map(|place| place.state());
+        let directory = directory::existing(place.as_deref().unwrap_or(&options.data))?;
         let Some(pid) = holder(&directory)? else {
             return told(options, &Ended { served: false, ended: true, pid: None, seconds: 0.0 });
         };

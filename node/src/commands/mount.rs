@@ -57,7 +57,7 @@ fn of_server(options: &Mount) -> Result<Exit, Failure> {
         restrictions,
         memory_max: options.resources.memory_max,
         directory: options.directory.clone(),
-        log: options.log.clone(),
+        log: None,
     };
     if options.foreground {
         return serve(&wanted, options);

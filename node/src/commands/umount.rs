@@ -12,6 +12,7 @@ use crate::daemon::say;
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Process};
+use crate::remote::{Place, place_of};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,24 @@ struct Gone {
 
 /// Runs `sinter umount`.
 pub fn run(options: &Umount) -> Result<Exit, Failure> {
+    if let Some(place) = place_of(&options.target) {
+        return of_place(&place, options);
+    }
     let at_point = options.volume.is_none() && !is_brick(&options.target);
     if at_point { of_point(&options.target, options) } else { of_brick(options) }
+}
+
+/// Unmounts a volume of a server.
+fn of_place(place: &Place, options: &Umount) -> Result<Exit, Failure> {
+    let Answer::Status(status) = Client::need(&options.target)?.ask(&Request::Status)? else {
+        return Err(unexpected());
+    };
+    let points: Vec<_> = status.mounts.iter().filter(|mount| !mount.detached).collect();
+    if points.is_empty() {
+        return Err(Failure::new(Exit::Failed, format!("{place} is mounted nowhere, and is still used")));
+    }
+    points.iter().try_for_each(|mount| of_point(Path::new(&mount.path), options).map(drop))?;
+    Ok(Exit::Done)
 }
 
 /// A directory that no volume is mounted at, and that holds a brick.

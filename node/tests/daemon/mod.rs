@@ -165,9 +165,70 @@ impl Home {
         }
         command
     }
-    /// A running daemon.
+    /// A running daemon. With `SINTER_VIA=network`, one that serves the brick, and a client's that mounts it.
     pub fn up(&self) -> Daemon {
-        Daemon::start(self.command())
+        self.up_with(&[])
+    }
+    /// The same, with more variables in the environment of the brick's daemon.
+    pub fn up_with(&self, environment: &[(&str, &str)]) -> Daemon {
+        if std::env::var_os("SINTER_VIA").is_some_and(|via| via == "network") {
+            let server = self.serve(environment);
+            let mut client = Daemon::start(self.client());
+            client.server = Some(Box::new(server));
+            return client;
+        }
+        let mut command = self.command();
+        command.envs(environment.iter().copied());
+        Daemon::start(command)
+    }
+    /// A daemon that serves the brick to others, at the same port each time. Makes the brick and its volume if need be.
+    pub fn serve(&self, environment: &[(&str, &str)]) -> Daemon {
+        let is_new = !self.data.exists();
+        if is_new {
+            succeed(&["format", text(&self.data), "--size", "4G"]);
+            succeed(&["volume", "create", text(&self.data), "default"]);
+        }
+        let mut command = sinter();
+        command.arg("serve").arg(&self.data).args(["--listen", &self.address()]);
+        command.envs(environment.iter().copied());
+        Daemon::start(command)
+    }
+    /// The address of its server.
+    pub fn address(&self) -> String {
+        let file = self.scratch.join("address");
+        if !file.exists() {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port");
+            std::fs::write(&file, free.to_string()).expect("writable");
+        }
+        std::fs::read_to_string(file).expect("just written")
+    }
+    /// The place of its volume for clients of its server.
+    pub fn place(&self) -> String {
+        format!("{}/default", self.scratch.path().file_name().and_then(|name| name.to_str()).expect("a name"))
+    }
+    /// The directory with the membership of this machine.
+    pub fn membership(&self) -> PathBuf {
+        let path = self.scratch.join("membership");
+        if !path.exists() {
+            self.scratch.directory("membership");
+            let token = succeed(&["token", "create", text(&self.data), "--volume", "default", "--json"]);
+            let token: serde_json::Value = serde_json::from_str(&token).expect("JSON");
+            let place = self.place();
+            let (name, _) = place.split_once('/').expect("a name and a volume");
+            let token = token["token"].as_str().expect("a token");
+            succeed(&["client", "join", token, "--name", name, "--as", "test", "--directory", text(&path)]);
+        }
+        path
+    }
+    /// The command of a client's daemon that mounts the volume.
+    pub fn client(&self) -> Command {
+        let mut command = sinter();
+        command.args(["mount", "--foreground", "--directory", text(&self.membership()), &self.place()]);
+        command.arg(&self.mount);
+        if let Some(transport) = std::env::var_os("SINTER_TRANSPORT") {
+            command.arg("--transport").arg(transport);
+        }
+        command
     }
     /// A daemon that is expected to fail at once.
     pub fn refused(&self, code: i32, parts: &[&str]) -> String {
@@ -190,6 +251,8 @@ pub struct Daemon {
     pub ready: String,
     /// Standard error so far; complete when the daemon has ended.
     errors: Option<std::thread::JoinHandle<String>>,
+    /// The daemon of its brick, if that is another one.
+    server: Option<Box<Daemon>>,
 }
 
 impl Daemon {
@@ -213,7 +276,7 @@ impl Daemon {
             }
         });
         match lines.recv_timeout(PATIENCE) {
-            Ok(line) if line.starts_with("ready") => Daemon { child, ready: line, errors: Some(errors) },
+            Ok(line) if line.starts_with("ready") => Daemon { child, ready: line, errors: Some(errors), server: None },
             Ok(line) => panic!("not ready: {line}"),
             Err(why) => {
                 drop(child.kill());
@@ -243,7 +306,8 @@ impl Daemon {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                return (status, self.said());
+                let of_server = self.server.take().map(|server| server.terminate());
+                return (status, self.said() + &of_server.unwrap_or_default());
             }
             assert!(Instant::now() < deadline, "the daemon does not end");
             std::thread::sleep(Duration::from_millis(20));
@@ -261,6 +325,9 @@ impl Daemon {
     }
     /// Kills it as a crash would.
     pub fn kill(mut self) {
+        if let Some(server) = self.server.take() {
+            server.kill();
+        }
         self.child.kill().expect("it runs");
         self.child.wait().expect("it can be waited for");
     }

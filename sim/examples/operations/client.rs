@@ -133,7 +133,9 @@ impl Client {
         let (lookup, create) = (matches!(op, Op::Lookup { .. }), matches!(op, Op::Create { .. }));
         let answer = self.call(context, op, data).await;
         let (head, told) = match answer.reply {
-            Reply::Attr(attr) if create => (Head::create(unique, &attr, self.origin(), flags, 0), Told::Ino(attr.ino)),
+            Reply::Attr(attr) if create => {
+                (Head::create(unique, &attr, self.origin(), flags, (0, 0)), Told::Ino(attr.ino))
+            }
             Reply::Attr(attr) if lookup => (Head::entry(unique, &attr, self.origin()), Told::Ino(attr.ino)),
             Reply::Attr(attr) => (Head::attr(unique, &attr), Told::Ino(attr.ino)),
             Reply::Wrote { length, .. } => (Head::wrote(unique, length), Told::Wrote(length)),

@@ -3,6 +3,7 @@
 //! Promises: a request takes effect once, whatever becomes of connections and of the server's process (rule P9); a failover is no
 //! error: a request waits until the server is back. Absent by design: caches, and who decides how long to wait.
 
+mod changes;
 mod holdings;
 mod join;
 mod window;
@@ -14,12 +15,13 @@ use crate::codec::{Body, Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
-use base::{Error, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
+use base::{Error, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
+use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
 use runtime::net::Address;
 use runtime::tasks::{Local, either};
-use runtime::{Buf, Event, Lock, Runtime, Slice};
+use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,8 +48,8 @@ pub struct Options {
     pub credentials: Option<(Credentials, Box<str>)>,
 }
 
-/// A reply, and the bytes beside it; or why there is none.
-type Outcome = Result<(Told, Option<Buf>)>;
+/// A reply, the bytes beside it, and the number of the server's start that gave it; or why there is none.
+type Outcome = Result<(Told, Option<Buf>, u64)>;
 
 /// A request that is under way.
 struct Pending {
@@ -99,6 +101,7 @@ pub struct Client {
     answered: Event,
     wires: Vec<Lock<Wire>>,
     holdings: Lock<Holdings>,
+    changes: Lock<Changes>,
     server: Lock<Server>,
     changed: Event,
     pulses: AtomicU64,
@@ -121,6 +124,7 @@ impl Client {
             answered: Event::new(),
             wires: (0..cores).map(|_| Lock::new("wire", Wire::default())).collect(),
             holdings: Lock::new("holdings", Holdings::default()),
+            changes: Lock::new("changes", Changes::default()),
             server: Lock::new("server", Server::default()),
             changed: Event::new(),
             pulses: AtomicU64::new(0),
@@ -175,6 +179,7 @@ impl Client {
         };
         let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(&op, payload));
         let (number, done) = self.open().await?;
+        let changed = self.changes.lock().number();
         let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
         let mut bytes = Vec::with_capacity(256);
         let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
@@ -198,13 +203,38 @@ impl Client {
             }
             pending.came.after(ticket).await;
         };
-        if let Ok((Told { result: Ok(reply), .. }, _)) = &outcome {
-            self.holdings.lock().note(context, &op, reply);
-        }
         self.window.lock().answered(number);
         self.answered.notify();
-        let (told, data) = outcome?;
-        told.answer(data.map(whole))
+        let (told, data, start) = outcome?;
+        let answer = told.answer(data.map(whole))?;
+        if self.holdings.lock().note(context, &op, &answer.reply) == Some(0) {
+            op.home().into_iter().for_each(|ino| self.changes.lock().closed(ino));
+        }
+        let mut changes = self.changes.lock();
+        changes.note(&op, &answer, start);
+        match op {
+            Op::Fsync { ino, .. } => changes.synced(Some(ino), changed),
+            Op::SyncAll => changes.synced(None, changed),
+            _ => {}
+        }
+        Ok(answer)
+    }
+    /// Number of losses so far, modulo 256, for a handle to keep that is opened now.
+    pub fn losses(&self) -> u8 {
+        self.changes.lock().losses()
+    }
+    /// True, once for each handle that was open then, if a restart of the server has lost a change of the inode: what an fsync through
+    /// the handle has to say (rule P3). The handle's highest byte is `losses` at its open; None for a directory's handle.
+    pub fn tell_loss_of(&self, ino: Ino, handle: Option<u32>) -> bool {
+        let mut changes = self.changes.lock();
+        match handle {
+            Some(handle) => changes.tell_loss_of(ino, handle),
+            None => changes.tell_loss_of_directory(ino),
+        }
+    }
+    /// True, once for each loss: what making the whole volume durable has to say.
+    pub fn tell_loss(&self) -> bool {
+        self.changes.lock().tell_loss()
     }
     /// Ends the session, and all requests that are under way with an error. Returns once the server has noted that, or cannot be asked
     /// within so many nanoseconds: then it ends the session when it has not heard of it for long.
@@ -225,6 +255,12 @@ impl Client {
         self.end();
     }
 
+    /// Has the server make everything durable, so that less has to be known here. If it can't be done now, it is tried again.
+    async fn sync_all(&self) {
+        let volume = self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.as_ref().map(|it| it.id));
+        let context = Context::own(volume.unwrap_or(VolumeId(0)), Span::start(self.runtime.stamp()));
+        drop(self.call(&context, Op::SyncAll, None).await);
+    }
     /// The number of the next request, and that below which all are answered.
     async fn open(&self) -> Result<(u64, u64)> {
         loop {
@@ -293,22 +329,22 @@ impl Client {
         let mut reader = Reader::new(&self.runtime, &lane);
         let conversed = self.greet(&lane, &mut reader).await;
         let ended = match conversed {
-            Ok(true) => {
+            Ok(Some(boot)) => {
                 self.install(core, &lane);
                 self.arrived();
-                let ended = self.take_replies(core, &mut reader).await;
+                let ended = self.take_replies(core, &mut reader, boot).await;
                 self.wires[core].lock().lane = None;
                 self.left();
                 ended
             }
-            Ok(false) => Ok(()),
+            Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
         lane.close(&self.runtime);
         ended
     }
-    /// False if the client was refused.
-    async fn greet(&self, lane: &Lane, reader: &mut Reader) -> Result<bool> {
+    /// The number of the server's start; None if the client was refused.
+    async fn greet(&self, lane: &Lane, reader: &mut Reader) -> Result<Option<u64>> {
         let Options { volume, who, read_only, .. } = &self.options;
         let hello = Hello {
             versions: VERSIONS,
@@ -325,7 +361,7 @@ impl Client {
         let came = reader.next().await?.ok_or_else(gone)?;
         match came.header.kind {
             FrameKind::HelloOk => {}
-            FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| false),
+            FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| None),
             _ => return Err(unexpected()),
         }
         let welcome = HelloOk::decode(reader.body())?;
@@ -337,6 +373,8 @@ impl Client {
                 // The first server to let the session in knows all that there is.
                 if server.welcome.is_none() {
                     server.told_boot = Some(boot);
+                    let unsynced = self.changes.lock().ask(boot);
+                    assert!(unsynced.is_empty(), "nothing was changed before");
                 }
                 server.welcome = Some(welcome.clone());
                 let has_told = server.told_boot == Some(boot);
@@ -346,8 +384,8 @@ impl Client {
                 Some(false) => break,
                 Some(true) => {
                     self.server.lock().is_telling = true;
-                    let told =
-                        self.tell(lane, reader, welcome.volume.as_ref().map_or(VolumeId(0), |volume| volume.id)).await;
+                    let volume = welcome.volume.as_ref().map_or(VolumeId(0), |volume| volume.id);
+                    let told = self.tell(lane, reader, volume, boot).await;
                     let mut server = self.server.lock();
                     server.is_telling = false;
                     if matches!(told, Ok(true)) {
@@ -356,7 +394,7 @@ impl Client {
                     drop(server);
                     self.changed.notify();
                     if !told? {
-                        return Ok(false);
+                        return Ok(None);
                     }
                     break;
                 }
@@ -365,19 +403,22 @@ impl Client {
             }
         }
         self.changed.notify();
-        Ok(true)
+        Ok(Some(boot))
     }
-    /// Tells what the session has open. False if the session is over.
-    async fn tell(&self, lane: &Lane, reader: &mut Reader, volume: VolumeId) -> Result<bool> {
+    /// Tells what the session has open, and asks which of its changes are lost. False if the session is over.
+    async fn tell(&self, lane: &Lane, reader: &mut Reader, volume: VolumeId, boot: u64) -> Result<bool> {
         let parts = self.holdings.lock().parts();
-        let last = parts.len() - 1;
-        for (part, held) in parts.into_iter().enumerate() {
-            let reclaim = Reclaim { volume, held, locks: Vec::new(), more: part < last };
+        let mut asked = self.changes.lock().ask(boot).into_iter();
+        let last = parts.len().max(asked.len()) - 1;
+        let mut parts = parts.into_iter();
+        for part in 0..=last {
+            let (held, changed) = (parts.next().unwrap_or_default(), asked.next().unwrap_or_default());
+            let reclaim = Reclaim { volume, held, locks: Vec::new(), changed, more: part < last };
             let header = Header { session: self.session, ..Header::new(FrameKind::Reclaim) };
             lane.outbox.push(None, |out| reclaim.frame(out, header));
             let came = reader.next().await?.ok_or_else(gone)?;
             match came.header.kind {
-                FrameKind::ReclaimDone => _ = ReclaimDone::decode(reader.body())?,
+                FrameKind::ReclaimDone => self.changes.lock().lose(ReclaimDone::decode(reader.body())?.undone),
                 FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| false),
                 _ => return Err(unexpected()),
             }
@@ -398,7 +439,7 @@ impl Client {
         wire.pending.values().for_each(|pending| send(lane, pending));
         wire.lane = Some(lane.clone());
     }
-    async fn take_replies(&self, core: usize, reader: &mut Reader) -> Result<()> {
+    async fn take_replies(&self, core: usize, reader: &mut Reader, boot: u64) -> Result<()> {
         while let Some(Came { header, payload }) = reader.next().await? {
             match header.kind {
                 FrameKind::Reply => {
@@ -407,7 +448,7 @@ impl Client {
                     // An answer to what was sent twice comes twice.
                     if let Some(pending) = pending {
                         let is_data = matches!(told.result, Ok(base::Reply::Data { .. }));
-                        answer(&pending, Ok((told, payload.filter(|_| is_data))));
+                        answer(&pending, Ok((told, payload.filter(|_| is_data), boot)));
                     }
                 }
                 FrameKind::PulseOk => _ = PulseOk::decode(reader.body())?,
@@ -467,6 +508,11 @@ async fn pulse(client: Arc<Client>) {
         clock.sleep(PULSE_NS).await;
         let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;
         let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
+        if client.changes.lock().inodes() > INODES_MAX {
+            let there = client.clone();
+            let sync = move || -> Local { Box::pin(async move { there.sync_all().await }) };
+            client.runtime.tasks.spawn(0, Box::new(sync));
+        }
         let lane = client.wires.iter().find_map(|wire| wire.lock().lane.clone());
         let header = Header { session: client.session, ..Header::new(FrameKind::Pulse) };
         if let Some(lane) = lane {

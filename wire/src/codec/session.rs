@@ -5,7 +5,7 @@ use super::bytes::{Put, Take, corrupt};
 use super::hello::Caching;
 use super::lock::Lock;
 use crate::FrameKind;
-use base::{GroupId, Ino, Result, SessionId, Term, Time, VolumeId};
+use base::{GroupId, Index, Ino, Result, SessionId, Term, Time, VolumeId};
 
 /// Most inodes and most locks of one frame; who has more sends several.
 pub const RECLAIM_ITEMS_MAX: usize = 1024;
@@ -76,6 +76,21 @@ pub struct Held {
     pub known: u64,
 }
 
+/// The last change of an inode that a client was told of and that may not be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Changed {
+    /// The inode.
+    pub ino: Ino,
+    /// The group of the change.
+    pub group: GroupId,
+    /// Its term.
+    pub term: Term,
+    /// Its index in the group's order.
+    pub index: Index,
+    /// The random number of the server's start that told it.
+    pub start: u64,
+}
+
 /// Opens, knowledge and locks of a session, for a server that does not know of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reclaim {
@@ -85,6 +100,8 @@ pub struct Reclaim {
     pub held: Vec<Held>,
     /// The locks.
     pub locks: Vec<Lock>,
+    /// The changes that may be lost.
+    pub changed: Vec<Changed>,
     /// True if more follows: the session has reclaimed all only with the last frame.
     pub more: bool,
 }
@@ -96,6 +113,8 @@ pub struct ReclaimDone {
     pub gone: Vec<Ino>,
     /// Locks that somebody else has by now.
     pub lost: Vec<Lock>,
+    /// Inodes whose change is lost.
+    pub undone: Vec<Ino>,
 }
 
 /// The server changes what a client may cache of a volume. It waits for the answer before others are answered.
@@ -177,17 +196,27 @@ impl Body for Reclaim {
     const KIND: FrameKind = FrameKind::Reclaim;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        assert!(self.held.len() <= RECLAIM_ITEMS_MAX && self.locks.len() <= RECLAIM_ITEMS_MAX, "a frame has few items");
+        let Reclaim { held, locks, changed, .. } = self;
+        let are_few = [held.len(), locks.len(), changed.len()].into_iter().all(|items| items <= RECLAIM_ITEMS_MAX);
+        assert!(are_few, "a frame has few items");
         let mut put = Put(out);
-        put.u32(self.volume.0).items(&self.held, |put, held| put.ino(held.ino).u64(held.opens).u64(held.known));
-        put.items(&self.locks, Put::lock).bool(self.more);
+        put.u32(self.volume.0).items(held, |put, held| put.ino(held.ino).u64(held.opens).u64(held.known));
+        put.items(locks, Put::lock);
+        put.items(changed, |put, Changed { ino, group, term, index, start }| {
+            put.ino(*ino).u32(group.0).u64(term.0).u64(index.0).u64(*start)
+        });
+        put.bool(self.more);
     }
     fn decode(body: &[u8]) -> Result<Reclaim> {
         Take::all(body, |take| {
             let volume = VolumeId(take.u32()?);
             let held = take.items(|take| Ok(Held { ino: take.ino()?, opens: take.u64()?, known: take.u64()? }))?;
             let locks = take.items(Take::lock)?;
-            Ok(Reclaim { volume, held: few(held)?, locks: few(locks)?, more: take.bool()? })
+            let changed = take.items(|take| {
+                let (ino, group, term) = (take.ino()?, GroupId(take.u32()?), Term(take.u64()?));
+                Ok(Changed { ino, group, term, index: Index(take.u64()?), start: take.u64()? })
+            })?;
+            Ok(Reclaim { volume, held: few(held)?, locks: few(locks)?, changed: few(changed)?, more: take.bool()? })
         })
     }
 }
@@ -196,12 +225,16 @@ impl Body for ReclaimDone {
     const KIND: FrameKind = FrameKind::ReclaimDone;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        assert!(self.gone.len() <= RECLAIM_ITEMS_MAX && self.lost.len() <= RECLAIM_ITEMS_MAX, "a frame has few items");
-        Put(out).items(&self.gone, |put, ino| put.ino(*ino)).items(&self.lost, Put::lock);
+        let ReclaimDone { gone, lost, undone } = self;
+        let are_few = [gone.len(), lost.len(), undone.len()].into_iter().all(|items| items <= RECLAIM_ITEMS_MAX);
+        assert!(are_few, "a frame has few items");
+        let mut put = Put(out);
+        put.items(gone, |put, ino| put.ino(*ino)).items(lost, Put::lock).items(undone, |put, ino| put.ino(*ino));
     }
     fn decode(body: &[u8]) -> Result<ReclaimDone> {
         Take::all(body, |take| {
-            Ok(ReclaimDone { gone: few(take.items(Take::ino)?)?, lost: few(take.items(Take::lock)?)? })
+            let (gone, lost) = (few(take.items(Take::ino)?)?, few(take.items(Take::lock)?)?);
+            Ok(ReclaimDone { gone, lost, undone: few(take.items(Take::ino)?)? })
         })
     }
 }

@@ -10,13 +10,13 @@ mod strangers;
 use crate::codec::Body;
 use crate::codec::hello::{Hello, HelloOk, Join, Joined, Reason, Refused};
 use crate::codec::reply::{Stages, Told};
-use crate::codec::session::{Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
+use crate::codec::session::{Changed, Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{op, reply};
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
-use base::{Error, GroupId, Kind, Op, Result, SessionId, Term, VolumeId};
+use base::{Error, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
 use runtime::tasks::{Flow, Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
@@ -54,17 +54,20 @@ pub trait Service: Send + Sync + 'static {
     /// The target of a session's operations.
     type Volume: Clone + Send + 'static;
     /// A client, as its certificate tells of it.
-    type Client;
+    type Client: Clone;
 
     /// Knows a client by its certificate in DER, or says why it may not come; None on one machine, where there are none.
     fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> Result<Self::Client, Refused>;
-    /// Lets a client's session in, or says why not. A session that is let in again is the same one.
+    /// Lets a client's session in, or says why not: `Busy` if another session is in its way (`rivals`). A session that is let in again
+    /// is the same one.
     fn admit(
         &self,
         session: SessionId,
         hello: &Hello,
         client: Self::Client,
     ) -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
+    /// The other sessions of clients on other machines that have the volume which a session wants.
+    fn rivals(&self, session: SessionId, hello: &Hello) -> impl Future<Output = Vec<SessionId>>;
     /// Gives a certificate to a machine that has a token, or, without a token, to a client whose certificate in DER is `peer`.
     fn join(&self, join: &Join, peer: Option<&[u8]>) -> impl Future<Output = Result<Joined, Refused>>;
     /// Performs an operation of a session's volume.
@@ -75,14 +78,15 @@ pub trait Service: Send + Sync + 'static {
         op: Op,
         data: Option<Buf>,
     ) -> impl Future<Output = Result<Answer>>;
-    /// Takes in a part of what a session from before the start has open and knows.
+    /// Takes in a part of what a session from before the start has open and knows, and of the changes that it was told of. The inodes
+    /// whose change is lost.
     fn reclaim(
         &self,
         session: SessionId,
-        held: &[Held],
+        told: (&[Held], &[Changed]),
         is_first: bool,
         is_last: bool,
-    ) -> impl Future<Output = Result<()>>;
+    ) -> impl Future<Output = Result<Vec<Ino>>>;
     /// Lets go of results of a session's requests below `done`.
     fn answered(&self, session: SessionId, done: u64);
     /// Ends a session, none of whose requests is under way.
@@ -199,6 +203,19 @@ impl<S: Service> Server<S> {
     fn now_ns(&self) -> u64 {
         self.runtime.clock.now_ns()
     }
+    /// Ends those sessions that are in the way of another one and have not been heard of for a lease. True if there were any.
+    async fn end_silent_rivals(&self, session: SessionId, hello: &Hello) -> bool {
+        let mut any = false;
+        for rival in self.service.rivals(session, hello).await {
+            let rival = self.sessions.get(rival);
+            let is_silent = |rival: &Arc<Session>| self.now_ns().saturating_sub(rival.heard_ns()) > LEASE_OVER_NS;
+            if let Some(rival) = rival.filter(is_silent) {
+                self.end(&rival).await;
+                any = true;
+            }
+        }
+        any
+    }
     /// Ends a session for good.
     async fn end(&self, session: &Session) {
         if session.stop().await {
@@ -313,7 +330,13 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     if is_over {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
-    let Admitted { welcome, flow, volume } = server.service.admit(id, &hello, client).await?;
+    let admitted = match server.service.admit(id, &hello, client.clone()).await {
+        Err(refused) if refused.reason == Reason::Busy && server.end_silent_rivals(id, &hello).await => {
+            server.service.admit(id, &hello, client).await
+        }
+        admitted => admitted,
+    };
+    let Admitted { welcome, flow, volume } = admitted?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
     let _connected = session.connect(lane);
     // Who stops the server, or ends the session, sees the connection, or is seen here.
@@ -384,14 +407,14 @@ impl<S: Service> Talk<S> {
         Ok(())
     }
     async fn reclaim(&self, header: &Header, body: &[u8], has_begun: &mut bool) -> Result<(), Refused> {
-        let Reclaim { held, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
+        let Reclaim { held, changed, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
         let is_first = !std::mem::replace(has_begun, more);
-        match self.server.service.reclaim(self.session.id, &held, is_first, !more).await {
-            Ok(()) => {
+        match self.server.service.reclaim(self.session.id, (&held, &changed), is_first, !more).await {
+            Ok(undone) => {
                 if !more {
                     self.session.told();
                 }
-                let done = ReclaimDone { gone: Vec::new(), lost: Vec::new() };
+                let done = ReclaimDone { gone: Vec::new(), lost: Vec::new(), undone };
                 self.lane.outbox.push(None, |out| done.frame(out, *header));
             }
             Err(error) if error.kind == Kind::Fenced => {

@@ -6,7 +6,7 @@ use wire::codec::Body;
 use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
 use wire::codec::lock::{Family, Lock, LockCall, LockDone, Mode};
 use wire::codec::reply::{Failure, Stages, Told};
-use wire::codec::session::{Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
+use wire::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
 use wire::{Context, FrameKind, Position};
 
 fn name(text: &str) -> Name {
@@ -279,8 +279,10 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         Refusal::Reclaim { group, term },
     ];
     let held = Held { ino: Ino(5), opens: 2, known: 3 };
-    let reclaim = Reclaim { volume, held: vec![held; 3], locks: vec![range, whole], more: true };
-    let reclaimed = ReclaimDone { gone: vec![Ino(5)], lost: vec![whole] };
+    let changed = Changed { ino: Ino(5), group: GroupId(3), term: Term(4), index: Index(1 << 40), start: 6 };
+    let reclaim =
+        Reclaim { volume, held: vec![held; 3], locks: vec![range, whole], changed: vec![changed; 2], more: true };
+    let reclaimed = ReclaimDone { gone: vec![Ino(5)], lost: vec![whole], undone: vec![Ino(7)] };
     let recalls = [Caching::Alone, Caching::Shared].map(|caching| Recall { volume, caching });
     [
         encoded(&[hello, bare]),

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wire::client::{Client, Options};
 use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Refused};
-use wire::codec::session::Held;
+use wire::codec::session::{Changed, Held};
 use wire::lane::{Lane, Reader};
 use wire::server::{Admitted, Server, Service};
 use wire::tls::{Authority, Credentials, Identity, Strangers, Tls};
@@ -92,8 +92,11 @@ impl Service for Echo {
         let length = data.map_or(0, |data| data.len() as u32);
         Ok(Answer { reply: Reply::Wrote { offset: 0, length }, data: None, position: None })
     }
-    async fn reclaim(&self, _: SessionId, _: &[Held], _: bool, _: bool) -> base::Result<()> {
-        Ok(())
+    async fn rivals(&self, _: SessionId, _: &Hello) -> Vec<SessionId> {
+        Vec::new()
+    }
+    async fn reclaim(&self, _: SessionId, _: (&[Held], &[Changed]), _: bool, _: bool) -> base::Result<Vec<Ino>> {
+        Ok(Vec::new())
     }
     fn answered(&self, _: SessionId, _: u64) {}
     async fn end(&self, _: SessionId) -> base::Result<()> {

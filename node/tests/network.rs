@@ -1,0 +1,165 @@
+//! Volumes that a brick's daemon serves to clients over the network: from two commands on each side to a mount, and what becomes of
+//! it when the server is killed. `SINTER_VIA=network` has other modules of this program run over such a mount as well.
+
+use crate::daemon::{Daemon, Home, fail, mounts_below, run, succeed, text};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+fn status(of: &str) -> serde_json::Value {
+    serde_json::from_str(&succeed(&["status", of, "--json"])).expect("JSON")
+}
+
+/// Waits until a command says something.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Bytes on the wire are encrypted, so all goes through the same doors as from another machine.
+#[test]
+fn a_few_commands_lead_to_a_mount_and_wrong_ones_to_the_right_ones() {
+    let home = Home::new("network");
+    let place = home.place();
+    let mount = text(&home.mount);
+    let nowhere = text(&home.scratch.join("membership")).to_string();
+    fail(&["mount", &place, mount, "--directory", &nowhere], 1, &["joined no cluster", "sinter client join"]);
+    fail(&["mount", "nonsense", mount], 2, &["NAME/VOLUME", "sinter mount BRICK VOLUME"]);
+    fail(&["status", &place], 1, &["is not mounted here", "sinter mount"]);
+    let server = home.serve(&[]);
+    let membership = home.membership();
+    let membership = text(&membership);
+    let (name, _) = place.split_once('/').expect("a name and a volume");
+    let absent = format!("{name}/absent");
+    fail(&["mount", &absent, mount, "--directory", membership], 1, &["absent"]);
+    assert!(mounts_below(home.scratch.path()).is_empty());
+
+    let output = run(&["mount", &place, mount, "--directory", membership]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::write(home.mount.join("file"), "over the network").expect("writable");
+    let told = status(&place);
+    assert_eq!(told["mounts"][0]["path"], mount);
+    assert!(told["server"].as_str().is_some_and(|server| server.contains("connections")), "{told}");
+    let table = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
+    assert!(table.lines().any(|line| line.starts_with(&format!("{place} {mount} fuse.sinter "))), "{table}");
+    // The same volume again, here and on the server.
+    let elsewhere = home.scratch.directory("elsewhere");
+    fail(&["mount", &place, text(&elsewhere), "--directory", membership], 3, &["mount --bind"]);
+    fail(&["mount", text(&home.data), "default", text(&elsewhere)], 3, &["default"]);
+    fail(&["volume", "list", &place], 1, &["on the server"]);
+    succeed(&["profile", &place]);
+    succeed(&["explain", &place, "--seconds", "1"]);
+    succeed(&["umount", &place]);
+    until("its daemon ends", || !run(&["status", &place]).status.success());
+
+    // What was written is there, and nobody may change it through a mount that is read-only.
+    succeed(&["mount", &place, mount, "--directory", membership, "--read-only"]);
+    assert_eq!(fs::read_to_string(home.mount.join("file")).expect("it is there"), "over the network");
+    let refused = fs::write(home.mount.join("other"), "x").expect_err("it is read-only");
+    assert_eq!(refused.raw_os_error(), Some(libc::EROFS));
+    succeed(&["down", &place]);
+    assert!(mounts_below(home.scratch.path()).is_empty());
+    server.terminate();
+    fail(&["mount", &place, mount, "--directory", membership], 4, &["does not answer", "sinter status"]);
+    home.check();
+}
+
+/// Programs wait while the server is away, and get no error; what it is they wait for is told.
+#[test]
+fn a_server_that_is_killed_is_waited_for() {
+    let home = Home::new("waits");
+    let mut server = Some(home.serve(&[]));
+    let client = Daemon::start(home.client());
+    let place = home.place();
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut nameless = File::options().read(true).write(true).create_new(true).open(home.mount.join("nameless"));
+    let nameless = nameless.as_mut().expect("writable");
+    nameless.write_all(b"still here").expect("writable");
+    nameless.sync_all().expect("durable");
+    fs::remove_file(home.mount.join("nameless")).expect("it is there");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut log = File::options().append(true).create(true).open(home.mount.join("log")).expect("writable");
+            while !stop.load(Ordering::Relaxed) {
+                let number = written.load(Ordering::Relaxed);
+                log.write_all(&number.to_le_bytes()).and_then(|()| log.sync_all()).expect("no error while it waits");
+                written.store(number + 1, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..4 {
+            let before = written.load(Ordering::Relaxed);
+            until("the writer goes on", || written.load(Ordering::Relaxed) > before + 20 || writer.is_finished());
+            server.take().expect("it runs").kill();
+            let seen = |told: serde_json::Value| told["warnings"][0].as_str().is_some_and(|it| it.contains("away for"));
+            until("the status tells it", || seen(status(&place)));
+            server = Some(home.serve(&[]));
+        }
+        let before = written.load(Ordering::Relaxed);
+        until("the writer goes on", || written.load(Ordering::Relaxed) > before + 20 || writer.is_finished());
+        stop.store(true, Ordering::Relaxed);
+    });
+    let log = fs::read(home.mount.join("log")).expect("readable");
+    let numbers: Vec<u64> = log.chunks(8).map(|it| u64::from_le_bytes(it.try_into().expect("whole"))).collect();
+    assert_eq!(numbers, (0..written.load(Ordering::Relaxed)).collect::<Vec<_>>(), "each once");
+    let mut text = String::new();
+    nameless.seek(SeekFrom::Start(0)).and_then(|_| nameless.read_to_string(&mut text)).expect("it is open");
+    assert_eq!(text, "still here");
+    let said = client.terminate();
+    assert!(said.contains("has been away for") && said.contains("is back"), "{said}");
+    server.expect("it runs").terminate();
+    home.check();
+}
+
+/// Changes that were told and not durable may go with the server's machine: fsync says so, to each handle once.
+#[test]
+#[cfg(feature = "seeded-bugs")]
+fn an_fsync_tells_what_the_server_has_lost() {
+    let home = Home::new("lost");
+    let volatile = [("SINTER_TEST_VOLATILE_CACHE", "1")];
+    let mut server = home.serve(&volatile);
+    let client = Daemon::start(home.client());
+    let path = home.mount.join("file");
+    fs::write(&path, "before").expect("writable");
+    File::open(&path).and_then(|file| file.sync_all()).expect("durable");
+    let (one, other) = (File::options().write(true).open(&path), File::options().write(true).open(&path));
+    let (one, other) = (one.expect("it is there"), other.expect("it is there"));
+    let mut losses = 0;
+    for round in 0..5 {
+        one.write_all_at(format!("round {round}").as_bytes(), 0).expect("written");
+        server.kill();
+        server = home.serve(&volatile);
+        let (first, second) = (one.sync_all(), other.sync_all());
+        assert_eq!(first.is_err(), second.is_err(), "both or none");
+        // Once each.
+        one.sync_all().and_then(|()| other.sync_all()).expect("it was told");
+        let Err(error) = first else { continue };
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        losses += 1;
+    }
+    assert!(losses > 0, "five kills have lost nothing");
+    File::options().write(true).open(&path).and_then(|file| file.sync_all()).expect("opened later");
+    drop((one, other));
+    client.terminate();
+    server.terminate();
+    home.check();
+}
+
+/// A client that dies without a word leaves its volume to others after a while.
+#[test]
+fn a_dead_clients_volume_is_given_to_the_next() {
+    let home = Home::new("next");
+    let server = home.serve(&[]);
+    Daemon::start(home.client()).kill();
+    drop(Command::new("umount").arg("-l").arg(&home.mount).output());
+    let client = Daemon::start(home.client());
+    fs::write(home.mount.join("file"), "x").expect("writable");
+    client.terminate();
+    server.terminate();
+    home.check();
+}

@@ -1,0 +1,195 @@
+//! The changes that a session was told of and that may not be durable yet, and those that a restart of the server has lost
+//! (rule P3).
+//!
+//! Promise: an fsync through a handle that was open when a change of its inode was lost fails, whatever the server answers.
+
+use crate::codec::session::{Changed, RECLAIM_ITEMS_MAX};
+use crate::{Answer, Position};
+use base::{Ino, Op};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Inodes with changes that may not be durable, above which the client has the server make everything durable: a few MiB.
+pub const INODES_MAX: usize = 1 << 14;
+
+/// The last change of an inode, and its number among those of the session.
+#[derive(Clone, Copy)]
+struct Last {
+    position: Position,
+    number: u64,
+}
+
+/// Changes by inode.
+#[derive(Default)]
+pub struct Changes {
+    /// The start of the server that the client was told of them by.
+    start: u64,
+    /// Number of changes so far.
+    number: u64,
+    unsynced: BTreeMap<Ino, Last>,
+    /// Inodes that have lost changes, with the number of the loss.
+    lost: BTreeMap<Ino, u8>,
+    /// Number of losses so far, modulo 256: handles have a byte for it.
+    losses: u8,
+    /// A loss was not told to who makes the whole volume durable.
+    is_untold: bool,
+    /// The handles that were told of a loss.
+    told: BTreeSet<(Ino, u32)>,
+}
+
+/// The number of losses so far, as a handle of this number has it in its highest byte.
+fn losses_of(handle: u32) -> u8 {
+    (handle >> 24) as u8
+}
+
+impl Changes {
+    /// Number of changes so far, for `synced`.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+    /// Number of losses so far, modulo 256.
+    pub fn losses(&self) -> u8 {
+        self.losses
+    }
+    /// Number of inodes with changes that may not be durable.
+    pub fn inodes(&self) -> usize {
+        self.unsynced.len()
+    }
+    /// Notes what an operation has changed. `start`: that of the server which has told it.
+    pub fn note(&mut self, op: &Op, answer: &Answer, start: u64) {
+        let Some(position) = answer.position.filter(|position| !position.durable) else { return };
+        self.number += 1;
+        let other = match op {
+            Op::Rename { parent, .. } | Op::Exchange { parent, .. } => Some(*parent),
+            _ => None,
+        };
+        for ino in op.home().into_iter().chain(other) {
+            if start == self.start {
+                self.unsynced.insert(ino, Last { position, number: self.number });
+            } else {
+                // The next start was asked before this answer was looked at: nobody knows.
+                self.lose([ino]);
+            }
+        }
+    }
+    /// Notes that an inode's changes up to a number are durable; without an inode those of all.
+    pub fn synced(&mut self, ino: Option<Ino>, number: u64) {
+        match ino {
+            Some(ino) if self.unsynced.get(&ino).is_some_and(|last| last.number <= number) => {
+                self.unsynced.remove(&ino);
+            }
+            Some(_) => {}
+            None => self.unsynced.retain(|_, last| last.number > number),
+        }
+    }
+    /// All that may not be durable, for a start of the server that is to be asked what it has of it; in parts of a size that a frame
+    /// has. What the former start told from now on counts as lost.
+    pub fn ask(&mut self, start: u64) -> Vec<Vec<Changed>> {
+        let before = std::mem::replace(&mut self.start, start);
+        let changed = |(&ino, last): (&Ino, &Last)| {
+            let Position { group, term, index, .. } = last.position;
+            Changed { ino, group, term, index, start: before }
+        };
+        let all: Vec<_> = self.unsynced.iter().map(changed).collect();
+        all.chunks(RECLAIM_ITEMS_MAX).map(<[Changed]>::to_vec).collect()
+    }
+    /// Notes what the server has lost.
+    pub fn lose(&mut self, inodes: impl IntoIterator<Item = Ino>) {
+        let mut inodes = inodes.into_iter().peekable();
+        if inodes.peek().is_none() {
+            return;
+        }
+        (self.losses, self.is_untold) = (self.losses.wrapping_add(1), true);
+        for ino in inodes {
+            self.unsynced.remove(&ino);
+            self.lost.insert(ino, self.losses);
+        }
+    }
+    /// True if the inode has lost changes since there were so many losses.
+    fn has_lost(&self, ino: Ino, losses: u8) -> bool {
+        // A handle does not live through half of all losses that a byte can tell apart.
+        self.lost.get(&ino).is_some_and(|loss| (1..128).contains(&loss.wrapping_sub(losses)))
+    }
+    /// True, once, if the inode has lost changes while a handle was open. The handle's highest byte is `losses` at its open.
+    pub fn tell_loss_of(&mut self, ino: Ino, handle: u32) -> bool {
+        self.has_lost(ino, losses_of(handle)) && self.told.insert((ino, handle))
+    }
+    /// The same for a directory, whose handles nobody knows: it is told once in all.
+    pub fn tell_loss_of_directory(&mut self, ino: Ino) -> bool {
+        self.lost.remove(&ino).is_some()
+    }
+    /// Forgets the losses of an inode that nobody has open any more.
+    pub fn closed(&mut self, ino: Ino) {
+        if self.lost.remove(&ino).is_some() {
+            self.told.retain(|(other, _)| *other != ino);
+        }
+    }
+    /// True, once, if anything was lost since the last call.
+    pub fn tell_loss(&mut self) -> bool {
+        std::mem::take(&mut self.is_untold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{At, GroupId, Index, Reply, Sync, Term};
+
+    fn changed(changes: &mut Changes, ino: u64, index: u64, start: u64) {
+        let op = Op::Write { ino: Ino(ino), at: At::End, sync: Sync::Ordered, kill_privileges: false };
+        let position = Position { group: GroupId(1), term: Term(1), index: Index(index), durable: false };
+        changes.note(&op, &Answer { reply: Reply::Done, data: None, position: Some(position) }, start);
+    }
+    fn asked(changes: &mut Changes, start: u64) -> Vec<(u64, u64, u64)> {
+        let all = changes.ask(start).concat();
+        all.iter().map(|changed| (changed.ino.0, changed.index.0, changed.start)).collect()
+    }
+
+    #[test]
+    fn the_last_change_of_each_inode_is_asked_about_until_it_is_durable() {
+        let mut changes = Changes::default();
+        assert!(asked(&mut changes, 1).is_empty());
+        [(5, 1), (6, 2), (5, 3)].into_iter().for_each(|(ino, index)| changed(&mut changes, ino, index, 1));
+        assert_eq!(asked(&mut changes, 2), [(5, 3, 1), (6, 2, 1)]);
+        let number = changes.number();
+        changed(&mut changes, 5, 4, 2);
+        changes.synced(Some(Ino(5)), number);
+        assert_eq!(changes.inodes(), 2, "a change came after what is durable");
+        changes.synced(Some(Ino(6)), number);
+        assert_eq!(asked(&mut changes, 3), [(5, 4, 2)]);
+        changes.synced(None, changes.number());
+        assert_eq!(changes.inodes(), 0);
+    }
+
+    #[test]
+    fn handles_that_were_open_at_a_loss_learn_of_it() {
+        let mut changes = Changes::default();
+        changes.ask(1);
+        changed(&mut changes, 5, 1, 1);
+        changes.ask(2);
+        let before = changes.losses();
+        changes.lose([Ino(5)]);
+        assert!(changes.has_lost(Ino(5), before) && !changes.has_lost(Ino(6), before));
+        assert!(!changes.has_lost(Ino(5), changes.losses()), "opened later");
+        let handle = |losses: u8, number: u32| u32::from(losses) << 24 | number;
+        let later = changes.losses();
+        assert!(!changes.tell_loss_of(Ino(5), handle(later, 3)) && !changes.tell_loss_of(Ino(6), handle(before, 1)));
+        for number in [1, 2] {
+            assert!(changes.tell_loss_of(Ino(5), handle(before, number)), "each handle");
+            assert!(!changes.tell_loss_of(Ino(5), handle(before, number)), "once");
+        }
+        assert!(changes.tell_loss() && !changes.tell_loss());
+        changes.closed(Ino(5));
+        assert!(!changes.has_lost(Ino(5), before));
+        changes.lose([]);
+        assert_eq!(changes.losses(), 1);
+    }
+
+    #[test]
+    fn what_a_former_start_told_too_late_counts_as_lost() {
+        let mut changes = Changes::default();
+        changes.ask(1);
+        changes.ask(2);
+        changed(&mut changes, 5, 1, 1);
+        assert!(changes.has_lost(Ino(5), 0) && changes.inodes() == 0);
+    }
+}
