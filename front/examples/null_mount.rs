@@ -101,7 +101,7 @@ fn main() -> Result<()> {
     let mut zeros = runtime.buffer(1 << 20)?;
     zeros.fill(0);
     let identity = Identity { volume: base::VolumeId(1), root: root(), session: SessionId(1), brick: 7 };
-    let serving = fuse::serve(&runtime, mount, Arc::new(Null { zeros: zeros.share() }), identity)?;
+    let serving = fuse::serve_target(&runtime, mount, Arc::new(Null { zeros: zeros.share() }), identity)?;
     if !serving.wait(Duration::from_secs(seconds)) {
         serving.stop(Duration::from_secs(10))?;
     }

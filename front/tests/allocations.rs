@@ -110,7 +110,8 @@ fn measure(runtime: &Runtime, directory: &std::path::Path) {
     zeros.fill(0);
     let identity = Identity { volume: VolumeId(1), root: root(), session: SessionId(1), brick: 7 };
     let target = Arc::new(OneFile { zeros: zeros.share() });
-    let serving = fuse::serve(runtime, mount.expect("it can be mounted"), target, identity).expect("it can be served");
+    let serving =
+        fuse::serve_target(runtime, mount.expect("it can be mounted"), target, identity).expect("it can be served");
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(path.join("f")).expect("open");
     let mut pages = Box::new(Pages([0; 16384]));

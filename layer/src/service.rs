@@ -5,11 +5,13 @@ use crate::rights::{Entry, Gate, Recognised};
 use crate::{Call, Stack};
 use base::{Error, Holder, Ino, Kind, Name, Op, Result, SessionId};
 use group::{Answer, Context, Groups, Kept, Position};
-use runtime::{Buf, tasks};
+use runtime::net::ListenerId;
+use runtime::{Buf, Runtime, tasks};
 use std::sync::Arc;
 use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
 use wire::codec::session::{Changed, Held};
-use wire::server::{Admitted, LEASE_NS, Service};
+use wire::server::{Admitted, LEASE_NS, Server, Service};
+use wire::tls::Credentials;
 
 /// Gives the stack of a volume.
 type StackOf = Box<dyn Fn(&base::Volume) -> Arc<Stack> + Send + Sync>;
@@ -40,6 +42,19 @@ impl Served {
     /// The same for clients of other machines, which come with certificates.
     pub fn behind(self, gate: Arc<dyn Gate>) -> Served {
         Served { gate: Some(gate), ..self }
+    }
+    /// Serves whoever connects. `known`: sessions from before the start, which have not told what they have open.
+    ///
+    /// Not generic: the server is compiled with this package, once, and not again with each program that has one.
+    #[inline(never)]
+    pub fn start(
+        self,
+        runtime: &Runtime,
+        listener: ListenerId,
+        credentials: Option<Credentials>,
+        known: &[SessionId],
+    ) -> Arc<Server<Served>> {
+        Server::start(runtime, listener, credentials, Arc::new(self), known)
     }
     /// Refuses a session of another client.
     fn check_holder(&self, session: SessionId, client: &Name) -> Result<(), Refused> {

@@ -489,7 +489,7 @@ impl Daemon {
     /// The sessions of clients of other machines.
     fn attached(&self) -> Vec<protocol::Attached> {
         let attached = |listener: &Listener| Ok(listener.attached(&self.backend.volumes()?));
-        self.listener.as_ref().map(attached).transpose().unwrap_or_else(|_: Error| None).unwrap_or_default()
+        self.listener.as_ref().map(attached).transpose().unwrap_or(None).unwrap_or_default()
     }
 
     fn status(&self) -> Status {

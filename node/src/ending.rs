@@ -53,7 +53,7 @@ impl Running {
             }
         }
         daemon.backend().stop();
-        committed.map_err(|error| Failure::of("the brick was not closed cleanly", &error))
+        committed.map_err(|error| Failure::of("it was not closed cleanly", &error))
     }
 }
 

@@ -146,8 +146,8 @@ pub fn open(
     Ok(Remote { place, runtime, reactors, client, welcome, volume, stack, entries, memory_max_bytes, told })
 }
 
-/// The files of a membership. Another process may just be changing them.
-fn membership(directory: &Path, name: &ClientName) -> Result<Membership> {
+/// The files of a membership. Another process may just be changing them. Errors: none of this name; those of reading.
+pub fn membership(directory: &Path, name: &ClientName) -> Result<Membership> {
     let began = Instant::now();
     let directory = Directory::open(directory).map_err(|error| match error.kind {
         Kind::NotFound => {
@@ -329,7 +329,7 @@ impl Remote {
             either(sync, runtime.clock.sleep(patience_ns)).await;
             client.close(patience_ns / 10).await;
             if matches!(committed, Some(Ok(_))) && client.tell_loss() {
-                let what = "the server was started anew and has lost changes that nobody had made durable";
+                let what = "the server was started anew and has lost changes that nobody had made durable: look at its messages";
                 return Err(Error::new(Kind::Io, what));
             }
             committed.unwrap_or_else(|| {

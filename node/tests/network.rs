@@ -4,7 +4,7 @@
 use crate::daemon::{Daemon, Home, fail, mounts_below, run, succeed, text};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -85,10 +85,12 @@ fn a_server_that_is_killed_is_waited_for() {
     fs::remove_file(home.mount.join("nameless")).expect("it is there");
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let mut log = File::options().append(true).create(true).open(home.mount.join("log")).expect("writable");
+            let mut options = File::options();
+            options.append(true).create(true).custom_flags(libc::O_DSYNC);
+            let mut log = options.open(home.mount.join("log")).expect("writable");
             while !stop.load(Ordering::Relaxed) {
                 let number = written.load(Ordering::Relaxed);
-                log.write_all(&number.to_le_bytes()).and_then(|()| log.sync_all()).expect("no error while it waits");
+                log.write_all(&number.to_le_bytes()).expect("no error while it waits");
                 written.store(number + 1, Ordering::Relaxed);
             }
         });
@@ -145,6 +147,9 @@ fn an_fsync_tells_what_the_server_has_lost() {
     assert!(losses > 0, "five kills have lost nothing");
     File::options().write(true).open(&path).and_then(|file| file.sync_all()).expect("opened later");
     drop((one, other));
+    // Who makes all of the volume durable is told, too.
+    let synced = Command::new("sync").arg("-f").arg(&home.mount).output().expect("coreutils are installed");
+    assert!(!synced.status.success(), "it was told");
     client.terminate();
     server.terminate();
     home.check();

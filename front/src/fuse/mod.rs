@@ -33,4 +33,4 @@ pub use base::OP_NAMES;
 pub use gate::Opener;
 pub use mount::{Durable, Mount, MountOptions, Noatime, Restriction, Unmounted, check, is_dead, mount, remount};
 pub use rings::{Entries, Rings, Transport, rings_are_on};
-pub use serve::{Identity, Serving, Target, serve};
+pub use serve::{Identity, Serving, Target, serve, serve_target};

@@ -161,7 +161,20 @@ pub(super) struct Core<T> {
 }
 
 /// Starts the tasks of all cores. The file system answers from now on.
-pub fn serve<T: Target>(runtime: &Runtime, mut mount: Mount, target: Arc<T>, identity: Identity) -> Result<Serving> {
+///
+/// Not generic: what handles requests is compiled with this package, once, and not again with each program that serves a mount.
+#[inline(never)]
+pub fn serve(runtime: &Runtime, mount: Mount, stack: Arc<Stack>, identity: Identity) -> Result<Serving> {
+    serve_target(runtime, mount, stack, identity)
+}
+
+/// The same for any target.
+pub fn serve_target<T: Target>(
+    runtime: &Runtime,
+    mut mount: Mount,
+    target: Arc<T>,
+    identity: Identity,
+) -> Result<Serving> {
     let count = runtime.tasks.cores();
     let readers = if is_on(Ablation::Queue) { 1 } else { count - workers() };
     let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;

@@ -85,7 +85,7 @@ impl Fixture {
         let mount = fuse::mount(&options, rings).expect("it can be mounted");
         let memory = Arc::new(Memory::new(&runtime));
         let identity = Identity { volume: VolumeId(1), root: memory::root(), session: SessionId(1), brick: 7 };
-        let serving = fuse::serve(&runtime, mount, memory.clone(), identity).expect("it can be served");
+        let serving = fuse::serve_target(&runtime, mount, memory.clone(), identity).expect("it can be served");
         std::fs::metadata(&options.path).expect("it answers");
         assert_eq!(
             serving.transport(),

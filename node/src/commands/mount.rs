@@ -89,6 +89,8 @@ pub struct Wanted {
 impl Wanted {
     /// Has a daemon mount it: a new one, or the one that still serves what is open of a former mount.
     pub fn mount(&self) -> Result<(), Failure> {
+        let failed = |error: base::Error| Failure::of(format!("can't mount {}", self.place), &error);
+        remote::membership(&self.directory, &self.place.name).map_err(failed)?;
         let state = self.place.make_state()?;
         let request = Request::Mount {
             volume: self.place.volume.clone(),

@@ -63,7 +63,7 @@ impl Listener {
         };
         let served = Served::new(groups.clone(), name.as_str(), cluster.0, brick.stack_of()).behind(keeper.clone());
         let known: Vec<SessionId> = groups.network_sessions().iter().map(|known| known.session).collect();
-        let server = Server::start(runtime, listener, Some(credentials), Arc::new(served), &known);
+        let server = served.start(runtime, listener, Some(credentials), &known);
         keeper.serve(&server);
         let looked = Mutex::new(Instant::now());
         Ok(Some(Listener { name, address, groups: groups.clone(), keeper, server, looked }))
