@@ -35,7 +35,8 @@ impl Gate for Known {
 
 async fn volume(groups: &Groups, text: &str) -> Volume {
     let create = Op::VolumeCreate { name: name(text), size_bytes: None };
-    match groups.call(&context_on(VolumeId(0), 0), create, None).await.expect("room").reply {
+    let context = Context::own(VolumeId(0), runtime::Span::start(runtime::Stamp(0)));
+    match groups.call(&context, create, None).await.expect("room").reply {
         Reply::Volume(volume) => volume,
         other => panic!("a volume, not {other:?}"),
     }
