@@ -36,7 +36,7 @@ pub struct Recognised {
 
 /// The keeper of certificates and rights.
 pub trait Gate: Send + Sync + 'static {
-    /// The client of a certificate in DER, or why it may not come.
+    /// The client of a certificate in DER, or why it may not come. Blocks.
     fn recognise(&self, certificate: &[u8]) -> Result<Recognised, Refused>;
     /// Gives a certificate to a machine with a token, or another one to the client with the certificate `peer` (DER). Blocks.
     fn join(&self, join: &Join, peer: Option<&[u8]>) -> Result<Joined, Refused>;

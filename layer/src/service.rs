@@ -72,14 +72,16 @@ impl Service for Served {
     type Volume = Entry;
     type Client = Recognised;
 
-    fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> Result<Recognised, Refused> {
+    async fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> Result<Recognised, Refused> {
         match (&self.gate, peer) {
             (None, _) => {
                 let name = Name::new(hello.who.as_bytes()).map_err(|error| told(Reason::Protocol, &error))?;
                 Ok(Recognised { name, rights: None })
             }
             (Some(gate), Some(peer)) => {
-                let client = gate.recognise(peer)?;
+                let (gate, peer) = (gate.clone(), Box::<[u8]>::from(peer));
+                let tasks = &self.groups.store().runtime.tasks;
+                let client = tasks::run_blocking(&**tasks, move || gate.recognise(&peer)).await?;
                 assert!(client.rights.is_some(), "a certificate has rights, not all of them");
                 Ok(client)
             }

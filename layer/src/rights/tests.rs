@@ -35,7 +35,8 @@ impl Gate for Known {
 
 async fn volume(groups: &Groups, text: &str) -> Volume {
     let create = Op::VolumeCreate { name: name(text), size_bytes: None };
-    match groups.call(&context_on(VolumeId(0), 0), create, None).await.expect("room").reply {
+    let context = Context::own(VolumeId(0), runtime::Span::start(runtime::Stamp(0)));
+    match groups.call(&context, create, None).await.expect("room").reply {
         Reply::Volume(volume) => volume,
         other => panic!("a volume, not {other:?}"),
     }
@@ -63,11 +64,11 @@ fn a_client_gets_what_its_certificate_gives_it_and_nothing_that_it_says() {
         }
         let served = served(&groups);
         let admit = async |session, certificate: &[u8], hello: Hello| {
-            let client = served.recognise(Some(certificate), &hello).map_err(|refused| refused.reason)?;
+            let client = served.recognise(Some(certificate), &hello).await.map_err(|refused| refused.reason)?;
             let admitted = served.admit(SessionId(session), &hello, client).await.map_err(|refused| refused.reason)?;
             Ok((admitted.welcome.read_only, admitted.welcome.squash_root))
         };
-        assert_eq!(served.recognise(None, &hello("one", None)).map_err(|it| it.reason), Err(Reason::Stranger));
+        assert_eq!(served.recognise(None, &hello("one", None)).await.map_err(|it| it.reason), Err(Reason::Stranger));
         assert_eq!(admit(1, &[3], hello("one", None)).await, Err(Reason::Revoked));
         assert_eq!(admit(1, &[1], hello("three", None)).await, Err(Reason::Rights));
         assert_eq!(admit(1, &[1], hello("four", None)).await, Err(Reason::Volume));

@@ -57,7 +57,7 @@ pub trait Service: Send + Sync + 'static {
     type Client: Clone;
 
     /// Knows a client by its certificate in DER, or says why it may not come; None on one machine, where there are none.
-    fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> Result<Self::Client, Refused>;
+    fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> impl Future<Output = Result<Self::Client, Refused>>;
     /// Lets a client's session in, or says why not: `Busy` if another session is in its way (`rivals`). A session that is let in again
     /// is the same one.
     fn admit(
@@ -324,7 +324,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     }
     let hello = Hello::decode(reader.body()).map_err(nonsense)?;
     let id = came.header.session;
-    let client = server.service.recognise(peer.as_deref(), &hello)?;
+    let client = server.service.recognise(peer.as_deref(), &hello).await?;
     // What an ended session had under way must not be done again as a new one's.
     let is_over = server.sessions.get(id).map_or(!hello.begins, |session| session.is_over());
     if is_over {

@@ -74,7 +74,7 @@ impl Service for Echo {
     type Volume = ();
     type Client = ();
 
-    fn recognise(&self, _: Option<&[u8]>, _: &Hello) -> Result<(), Refused> {
+    async fn recognise(&self, _: Option<&[u8]>, _: &Hello) -> Result<(), Refused> {
         Ok(())
     }
     async fn join(&self, _: &Join, _: Option<&[u8]>) -> Result<Joined, Refused> {
