@@ -486,10 +486,23 @@ impl Daemon {
             .then(|| changing.waits.clone().unwrap_or_else(|| "making everything durable".to_string()))
     }
 
+    /// Begins to end.
+    fn shut_down(&self) -> Answer {
+        // What is mounted from now on would be taken away at once. A mount that is under way is not waited for.
+        if let Ok(mut changing) = self.changing.try_lock() {
+            changing.ending = true;
+        }
+        // Full only when the daemon is ending already.
+        drop(self.events.try_send(Event::Shutdown));
+        Answer::Done
+    }
+
     /// The sessions of clients of other machines.
     fn attached(&self) -> Vec<protocol::Attached> {
-        let attached = |listener: &Listener| Ok(listener.attached(&self.backend.volumes()?));
-        self.listener.as_ref().map(attached).transpose().unwrap_or(None).unwrap_or_default()
+        match (&self.listener, self.backend.volumes()) {
+            (Some(listener), Ok(volumes)) => listener.attached(&volumes),
+            _ => Vec::new(),
+        }
     }
 
     fn status(&self) -> Status {
@@ -574,15 +587,7 @@ impl server::Daemon for Daemon {
             Request::RemoveDevice { number } => self.brick()?.remove_device(&self.gatherer.data, number),
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
             Request::Network { ask } => self.listener.as_ref().ok_or_else(not_listening)?.answer(self.brick()?, &ask),
-            Request::Shutdown => {
-                // What is mounted from now on would be taken away at once. A mount that is under way is not waited for.
-                if let Ok(mut changing) = self.changing.try_lock() {
-                    changing.ending = true;
-                }
-                // Full only when the daemon is ending already.
-                drop(self.events.try_send(Event::Shutdown));
-                Ok(Answer::Done)
-            }
+            Request::Shutdown => Ok(self.shut_down()),
         }
     }
 }
