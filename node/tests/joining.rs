@@ -230,3 +230,46 @@ fn an_identity_is_made_whole_or_not_at_all() {
     system("chmod", &["644", text(&state)]);
     fail(&["serve", text(&home.data), "--listen", "127.0.0.1:0"], 1, &["can be read by others", "chmod 600"]);
 }
+
+/// Who is revoked is out at once: what it has mounted gets errors, and its certificate leads nowhere.
+#[test]
+fn a_client_that_is_revoked_is_out_at_once() {
+    let home = Home::new("revoked");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    std::fs::write(home.mount.join("file"), "before").expect("writable");
+    let data = text(&home.data);
+    let name = json(&["status", data])["clients"][0]["client"].as_str().expect("it is there").to_string();
+    assert!(succeed(&["status", data]).contains(&format!("{name} has default")));
+    fail(&["volume", "delete", data, "default"], 3, &["a client of another machine", "--force"]);
+    let began = Instant::now();
+    succeed(&["client", "revoke", data, &name]);
+    let error = std::fs::write(home.mount.join("file"), "after").expect_err("it is out");
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    assert!(began.elapsed() < Duration::from_secs(10), "it is told at once");
+    assert_eq!(json(&["status", data])["clients"].as_array().map(Vec::len), Some(0));
+    drop(client);
+    let (place, elsewhere) = (home.place(), home.scratch.directory("elsewhere"));
+    let membership = home.membership();
+    fail(&["mount", &place, text(&elsewhere), "--directory", text(&membership)], 1, &["was revoked"]);
+    // The volume is free, and has what was written before.
+    succeed(&["mount", data, "default", text(&elsewhere)]);
+    assert_eq!(std::fs::read(elsewhere.join("file")).expect("readable"), b"before");
+    succeed(&["umount", text(&elsewhere)]);
+    server.terminate();
+    home.check();
+}
+
+/// A volume that a client has mounted is deleted if somebody insists: its programs get errors.
+#[test]
+fn a_volume_is_deleted_under_a_client_only_by_force() {
+    let home = Home::new("forced");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    std::fs::write(home.mount.join("file"), "before").expect("writable");
+    succeed(&["volume", "delete", text(&home.data), "default", "--force"]);
+    std::fs::write(home.mount.join("file"), "after").expect_err("the volume is gone");
+    drop(client);
+    server.terminate();
+    home.check();
+}

@@ -115,6 +115,18 @@ fn requests_and_replies_read_back_as_written() {
         Request::LayerMove { volume: name(), from: 1, to: 2 },
         Request::Umount { path: "/m".into(), lazy: true },
         Request::Grow { size_bytes: Some(1 << 40) },
+        Request::Network { ask: NetworkRequest::Tokens },
+        Request::Network { ask: NetworkRequest::RevokeClient { name: name() } },
+        Request::Network {
+            ask: NetworkRequest::CreateToken {
+                volumes: vec![name()],
+                read_only: true,
+                squash_root: false,
+                life_s: 3600,
+                uses: 2,
+                addresses: vec!["h:1".into()],
+            },
+        },
         Request::Shutdown,
     ];
     for request in requests {

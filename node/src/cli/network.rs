@@ -16,7 +16,7 @@ pub struct Listen {
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Option<String>,
     /// Name by which clients call this server: 1 to 64 letters, digits, dots, dashes and underscores [default: the host's name]
-    #[arg(long, value_name = "NAME", value_parser = client_name, requires = "listen")]
+    #[arg(long, value_name = "NAME", value_parser = client_name)]
     pub name: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub enum TokenCommand {
 pub struct TokenCreate {
     /// Directory of the brick; its daemon must be running with --listen
     pub data: PathBuf,
-    /// Volumes that the client may mount: 1 to 256 names of 1 to 63 bytes
+    /// Volumes that the client may mount: 1 to 256 names of 1 to 63 bytes [default: none, they must be given]
     #[arg(long, value_name = "NAME", value_parser = volume_name, num_args = 1.., required = true)]
     pub volume: Vec<String>,
     /// Refuse changes [default: the client may change the volumes]

@@ -5,7 +5,7 @@ use crate::admin::client::{Client, unexpected};
 use crate::admin::protocol::{Answer, Granted, Invited, NetworkRequest, Request, TokenMade};
 use crate::cli::{TokenCommand, TokenCreate};
 use crate::failure::{Exit, Failure};
-use crate::table::{Align, Table, duration};
+use crate::table::{Align, Table};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -55,7 +55,7 @@ fn create(options: &TokenCreate) -> Result<(), Failure> {
     }
     let TokenMade { id, token, addresses, .. } = &made;
     let machines = if options.uses == 1 { "one machine".to_string() } else { format!("{} machines", options.uses) };
-    let life = duration(options.ttl.saturating_mul(1_000_000_000));
+    let life = span(options.ttl);
     print(&format!(
         "{token}\n\nToken {id} lets {machines} join within {life}, at {}. It is a secret. On the other machine:\n  \
          sinter client join {token}\n",
@@ -85,9 +85,16 @@ pub(super) fn rights(volumes: &[Granted]) -> String {
 pub(super) fn left(until_s: u64, now_s: u64) -> String {
     match until_s.checked_sub(now_s) {
         None | Some(0) => "over".to_string(),
-        Some(left_s) if left_s >= 2 * 86_400 => format!("{} days", left_s / 86_400),
-        Some(left_s) => duration(left_s.saturating_mul(1_000_000_000)),
+        Some(left_s) => span(left_s),
     }
+}
+
+/// A time in the largest unit of which it has two.
+fn span(seconds: u64) -> String {
+    let units = [(86_400, "days"), (3600, "h"), (60, "min")];
+    let unit = units.into_iter().find(|(unit_s, _)| seconds >= 2 * unit_s);
+    let (unit_s, name) = unit.unwrap_or((1, "s"));
+    format!("{} {name}", seconds / unit_s)
 }
 
 fn table(tokens: &[Invited], now_s: u64) -> String {
@@ -116,6 +123,12 @@ fn table(tokens: &[Invited], now_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_a_unit_of_which_there_are_two() {
+        assert_eq!([86_400, 119, 120, 2 * 86_400].map(span), ["24 h", "119 s", "2 min", "2 days"]);
+        assert_eq!((left(5, 5), left(6, 5)), ("over".to_string(), "1 s".to_string()));
+    }
 
     #[test]
     fn tokens_read_well() {

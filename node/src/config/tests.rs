@@ -20,6 +20,8 @@ disk = \"/dev/sda\"
 memory-max = \"1G\"
 metrics = \"127.0.0.1:9470\"
 console = \"localhost:9471\"
+listen = \"10.0.0.5\"
+name = \"store\"
 ";
 
 fn up(line: &str) -> Up {
@@ -45,6 +47,7 @@ fn a_full_file_is_understood_and_the_command_line_wins() {
     let address = |text: &str| Some(text.parse().expect("an address"));
     let surfaces = plan.surfaces;
     assert_eq!((surfaces.metrics, surfaces.console), (address("127.0.0.1:9470"), address("127.0.0.1:9471")));
+    assert_eq!((plan.listen.listen.as_deref(), plan.listen.name.as_deref()), (Some("10.0.0.5:7400"), Some("store")));
     let line =
         format!("sinter up /d /m --console [::1]:1 --config {shown} --volume v --size 4G --segment-size 2M --groups 9");
     let plan = super::plan(&up(&format!("{line} --device /dev/x --memory-max 2G"))).expect("complete");
@@ -107,6 +110,8 @@ fn bad_files_are_refused_with_their_line_and_what_is_allowed() {
         ("data = 5\n", 1, "can't be a number", "an absolute path"),
         ("metrics = 9470\n", 1, "can't be a number", "HOST:PORT"),
         ("console = \"0.0.0.0:9470\"\n", 1, "can be reached from other machines", "127.0.0.1:9470"),
+        ("listen = \"a b\"\n", 1, "an address is HOST:PORT", "HOST:PORT or HOST"),
+        ("name = \"-a\"\n", 1, "begins with a letter", "1 to 64 letters"),
         ("volume = \"a/b\"\n", 1, "letters, digits", "1 to 63 bytes"),
         ("volume = 1979-05-27\n", 1, "can't be a date", "1 to 63 bytes"),
         ("data = \"/d\"\ndata = \"/e\"\n", 2, "duplicate", "KEY = VALUE"),

@@ -96,3 +96,40 @@ fn of_ipv6(list: &str) -> impl Iterator<Item = IpAddr> {
     let parsed = list.lines().filter_map(|line| u128::from_str_radix(line.split_whitespace().next()?, 16).ok());
     parsed.map(Ipv6Addr::from_bits).filter(|address| !address.is_unicast_link_local()).map(IpAddr::V6)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_get_a_port() {
+        for (text, whole) in [
+            ("a", "a:7400"),
+            ("a:1", "a:1"),
+            ("10.0.0.5", "10.0.0.5:7400"),
+            ("::1", "[::1]:7400"),
+            ("[::1]", "[::1]:7400"),
+            ("[::1]:5", "[::1]:5"),
+        ] {
+            assert_eq!(with_port(text), whole);
+        }
+    }
+
+    #[test]
+    fn names_of_hosts_are_made_fit() {
+        for (host, name) in [("n1\n", "n1"), ("-a b.c_", "a-b.c_"), ("", "sinter"), ("\u{e4}", "sinter")] {
+            assert_eq!(fit(host), name);
+        }
+        let long = fit(&"x".repeat(300));
+        assert!(long.parse::<ClientName>().is_ok(), "{long}");
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_found() {
+        let table = "Main:\n  +-- 10.0.0.0/24 2 0 2\n     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n";
+        assert_eq!(local_of_ipv4(table).collect::<Vec<_>>(), ["10.0.0.5".parse::<IpAddr>().expect("an address")]);
+        let list =
+            "fd000000000000000000000000000005 02 40 00 80 eth0\nfe800000000000000000000000000001 02 40 20 80 eth0\n";
+        assert_eq!(of_ipv6(list).collect::<Vec<_>>(), ["fd00::5".parse::<IpAddr>().expect("an address")]);
+    }
+}
