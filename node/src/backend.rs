@@ -137,7 +137,7 @@ impl Backend {
     pub fn news(&self) -> Vec<String> {
         match self {
             Backend::Brick(brick) => brick.bad_news(),
-            Backend::Remote(remote) => remote.news().into_iter().collect(),
+            Backend::Remote(remote) => remote.news(),
         }
     }
     /// Returns once every core has done something: a core that hangs is seen by whoever waits for this.

@@ -63,7 +63,8 @@ fn ask(token: &Token, client: &ClientName, request: &[u8]) -> Result<Chain> {
     Err(last)
 }
 
-fn chain(joined: hello::Joined) -> Result<Chain> {
+/// The certificates of an answer.
+pub fn chain(joined: hello::Joined) -> Result<Chain> {
     match <[Box<[u8]>; 2]>::try_from(joined.chain) {
         Ok([certificate, ca]) => Ok(Chain { certificate: Certificate(certificate.into()), ca: Certificate(ca.into()) }),
         Err(_) => Err(Error::new(Kind::Corrupt, "the server has sent other certificates than the two that are needed")),

@@ -9,6 +9,7 @@ use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host;
 use base::{Error, Kind, Name, Op, Result, SessionId};
+use control::certificates::make_request;
 use control::client::Membership;
 use control::{ClientName, Held, server_name};
 use front::fuse::{Entries, Identity};
@@ -26,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::Client;
 use wire::client::{Options, Reach};
-use wire::codec::hello::{HelloOk, Reason, Refused};
+use wire::codec::hello::{HelloOk, Join, Reason, Refused};
 use wire::tls::{Authority, Credentials, Identity as Bearer};
 
 /// The directory with the files of the clusters that this machine has joined.
@@ -35,6 +36,8 @@ pub const MEMBERSHIPS: &str = "/etc/sinter";
 const STATES: &str = "/run/sinter";
 /// Time for a first connection: a server that is up answers within a second, and who mounts waits.
 const FIRST: Duration = Duration::from_secs(20);
+/// Interval at which it is looked whether the certificate is to be renewed. It lasts for weeks more then.
+const RENEWAL_LOOK: Duration = Duration::from_secs(3600);
 /// Time for the last requests when the daemon ends while the server is away.
 const LAST: Duration = Duration::from_secs(20);
 /// Time for another process of this machine that is changing the files of memberships.
@@ -102,6 +105,12 @@ pub struct Remote {
     /// The io_uring entries that its mounts may have.
     pub entries: Arc<Entries>,
     memory_max_bytes: u64,
+    membership: Mutex<Membership>,
+    /// The directory with its files.
+    memberships: PathBuf,
+    addresses: Vec<Address>,
+    /// The time at which somebody last looked whether the certificate is to be renewed.
+    looked: Mutex<Option<Instant>>,
     /// The state of the way to the server that an operator was told last.
     told: Mutex<Told>,
 }
@@ -128,7 +137,7 @@ pub fn open(
     let addresses = resolved(&membership).map_err(failed)?;
     let (runtime, reactors) = start(state, (None, Vec::new()), memory_max, false).map_err(failed)?;
     let options = Options {
-        addresses,
+        addresses: addresses.clone(),
         volume: Name::new(place.volume.as_bytes()).map_err(failed)?,
         who: who(&membership),
         read_only,
@@ -141,13 +150,31 @@ pub fn open(
     };
     let stack = Arc::new(Stack::new(client.clone(), &volume.layers, &base::Limits::NONE));
     let (entries, reactors) = (Entries::of(&runtime), Mutex::new(Some(Arc::new(reactors))));
-    let (place, told) = (place.clone(), Mutex::default());
-    let memory_max_bytes = memory_max;
-    Ok(Remote { place, runtime, reactors, client, welcome, volume, stack, entries, memory_max_bytes, told })
+    Ok(Remote {
+        place: place.clone(),
+        runtime,
+        reactors,
+        client,
+        welcome,
+        volume,
+        stack,
+        entries,
+        memory_max_bytes: memory_max,
+        membership: Mutex::new(membership),
+        memberships: memberships.to_path_buf(),
+        addresses,
+        looked: Mutex::default(),
+        told: Mutex::default(),
+    })
 }
 
-/// The files of a membership. Another process may just be changing them. Errors: none of this name; those of reading.
+/// The membership of this name. Errors: none; those of reading its files.
 pub fn membership(directory: &Path, name: &ClientName) -> Result<Membership> {
+    Membership::read(&files(directory)?, name)
+}
+
+/// The files of memberships, locked. Another process may just be changing them: it is waited for.
+fn files(directory: &Path) -> Result<Held> {
     let began = Instant::now();
     let directory = Directory::open(directory).map_err(|error| match error.kind {
         Kind::NotFound => {
@@ -159,9 +186,8 @@ pub fn membership(directory: &Path, name: &ClientName) -> Result<Membership> {
     })?;
     loop {
         match Held::lock(directory.clone(), |from, to| std::fs::rename(from, to)) {
-            Ok(files) => return Membership::read(&files, name),
-            Err(error) if error.kind != Kind::Busy || began.elapsed() > CHANGING => return Err(error),
-            Err(_) => std::thread::sleep(PAUSE),
+            Err(error) if error.kind == Kind::Busy && began.elapsed() < CHANGING => std::thread::sleep(PAUSE),
+            locked => return locked,
         }
     }
 }
@@ -304,8 +330,54 @@ impl Remote {
         let who = &self.welcome.who;
         Some(format!("the server {who} has been away for {seconds} s{why}: programs wait until it is back"))
     }
-    /// News of the way to the server since the last call, for an operator.
-    pub fn news(&self) -> Option<String> {
+    /// Asks for another certificate if this one is to be renewed. The outcome, for an operator.
+    fn renew(&self) -> Option<String> {
+        let mut looked = self.looked.lock().expect("no panic while held");
+        if looked.is_some_and(|looked| looked.elapsed() < RENEWAL_LOOK) {
+            return None;
+        }
+        *looked = Some(Instant::now());
+        let mut membership = self.membership.lock().expect("no panic while held");
+        let now_s = (self.runtime.clock.wall().0 / 1_000_000_000).max(0) as u64;
+        if membership.identity().is_ok_and(|identity| now_s < identity.renewal_at_s()) {
+            return None;
+        }
+        Some(match self.renewed(&mut membership) {
+            Ok(()) => "this machine's certificate was renewed".to_string(),
+            Err(error) => format!("this machine's certificate can't be renewed, which is tried again: {error}"),
+        })
+    }
+    fn renewed(&self, membership: &mut Membership) -> Result<()> {
+        let present = credentials(membership, &self.runtime)?;
+        let join = Join { secret: [].into(), name: "".into(), request: make_request(&membership.key)?.into() };
+        let mut last = Error::new(Kind::Host, "no server is known");
+        for address in &self.addresses {
+            let (runtime, address) = (self.runtime.clone(), address.clone());
+            let (present, join) = (present.clone(), join.clone());
+            let asked = on_core(&*self.reactors()?, move || async move {
+                wire::client::join(&runtime, &address, &present, &join).await
+            });
+            match asked {
+                Ok(joined) => {
+                    membership.renew(&files(&self.memberships)?, crate::join::chain(joined)?)?;
+                    self.client.renew(credentials(membership, &self.runtime)?.0);
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+    /// News since the last call, for an operator: of the way to the server, and of the certificate.
+    pub fn news(&self) -> Vec<String> {
+        let lost = self.client.news_of_loss().map(|(count, ino)| {
+            let what = "was started anew and has lost changes that nobody had made durable";
+            let who = &self.welcome.who;
+            format!("the server {who} {what}, of {count} files (inode {} is one): who syncs them gets an error", ino.0)
+        });
+        self.news_of_way().into_iter().chain(lost).chain(self.renew()).collect()
+    }
+    fn news_of_way(&self) -> Option<String> {
         let now = match (self.client.end_reason(), self.client.reach().away_since_ns) {
             (Some(_), _) => Told::Over,
             (None, Some(_)) => Told::Away,
@@ -328,10 +400,6 @@ impl Remote {
             let sync = async { committed = Some(stack.call(&context, Call { op: Op::SyncAll, data: None }).await) };
             either(sync, runtime.clock.sleep(patience_ns)).await;
             client.close(patience_ns / 10).await;
-            if matches!(committed, Some(Ok(_))) && client.tell_loss() {
-                let what = "the server was started anew and has lost changes that nobody had made durable: look at its messages";
-                return Err(Error::new(Kind::Io, what));
-            }
             committed.unwrap_or_else(|| {
                 let what = "the server is away: what was written and not synced may be lost if it does not come back";
                 Err(Error::new(Kind::Interrupted, what))

@@ -1,13 +1,18 @@
 //! Volumes that a brick's daemon serves to clients over the network: from two commands on each side to a mount, and what becomes of
 //! it when the server is killed. `SINTER_VIA=network` has other modules of this program run over such a mount as well.
 
-use crate::daemon::{Daemon, Home, fail, mounts_below, run, succeed, text};
+use crate::daemon::{Daemon, Home, fail, mounts_below, run, sinter, succeed, text};
+use base::VolumeId;
+use control::client::Membership;
+use control::{ClientName, Grant, Held, Network, Rights, Role, Secret, TOKEN_LIFE_S, Uuid, Wish};
+use runtime::real::Directory;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 fn status(of: &str) -> serde_json::Value {
     serde_json::from_str(&succeed(&["status", of, "--json"])).expect("JSON")
@@ -51,7 +56,7 @@ fn a_few_commands_lead_to_a_mount_and_wrong_ones_to_the_right_ones() {
     // The same volume again, here and on the server.
     let elsewhere = home.scratch.directory("elsewhere");
     fail(&["mount", &place, text(&elsewhere), "--directory", membership], 3, &["mount --bind"]);
-    fail(&["mount", text(&home.data), "default", text(&elsewhere)], 3, &["default"]);
+    fail(&["mount", text(&home.data), "default", text(&elsewhere)], 3, &["client test"]);
     fail(&["volume", "list", &place], 1, &["on the server"]);
     succeed(&["profile", &place]);
     succeed(&["explain", &place, "--seconds", "1"]);
@@ -78,8 +83,9 @@ fn a_server_that_is_killed_is_waited_for() {
     let client = Daemon::start(home.client());
     let place = home.place();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mut nameless = File::options().read(true).write(true).create_new(true).open(home.mount.join("nameless"));
-    let nameless = nameless.as_mut().expect("writable");
+    let file = File::options().read(true).write(true).create_new(true).open(home.mount.join("nameless"));
+    let file = file.expect("writable");
+    let mut nameless = &file;
     nameless.write_all(b"still here").expect("writable");
     nameless.sync_all().expect("durable");
     fs::remove_file(home.mount.join("nameless")).expect("it is there");
@@ -112,7 +118,11 @@ fn a_server_that_is_killed_is_waited_for() {
     let mut text = String::new();
     nameless.seek(SeekFrom::Start(0)).and_then(|_| nameless.read_to_string(&mut text)).expect("it is open");
     assert_eq!(text, "still here");
+    // An operator is told within two seconds.
+    std::thread::sleep(Duration::from_secs(3));
+    drop(file);
     let said = client.terminate();
+    assert!(!said.contains("has lost"), "{said}");
     assert!(said.contains("has been away for") && said.contains("is back"), "{said}");
     server.expect("it runs").terminate();
     home.check();
@@ -147,10 +157,10 @@ fn an_fsync_tells_what_the_server_has_lost() {
     assert!(losses > 0, "five kills have lost nothing");
     File::options().write(true).open(&path).and_then(|file| file.sync_all()).expect("opened later");
     drop((one, other));
-    // Who makes all of the volume durable is told, too.
-    let synced = Command::new("sync").arg("-f").arg(&home.mount).output().expect("coreutils are installed");
-    assert!(!synced.status.success(), "it was told");
-    client.terminate();
+    // An operator is told within two seconds.
+    std::thread::sleep(Duration::from_secs(3));
+    let said = client.terminate();
+    assert!(said.contains("has lost changes that nobody had made durable"), "{said}");
     server.terminate();
     home.check();
 }
@@ -165,6 +175,63 @@ fn a_dead_clients_volume_is_given_to_the_next() {
     let client = Daemon::start(home.client());
     fs::write(home.mount.join("file"), "x").expect("writable");
     client.terminate();
+    server.terminate();
+    home.check();
+}
+
+/// A certificate that is older than 60 days is replaced by the client's daemon, without a word to programs.
+#[test]
+fn an_old_certificate_is_renewed_while_the_volume_is_mounted() {
+    const AGE_S: u64 = 61 * 24 * 60 * 60;
+    let home = Home::new("renewed");
+    succeed(&["format", text(&home.data), "--size", "4G"]);
+    succeed(&["volume", "create", text(&home.data), "default"]);
+    let mut serve = sinter();
+    serve.arg("serve").arg(&home.data);
+    let server = Daemon::start(serve);
+    let brick: Uuid = status(text(&home.data))["brick"].as_str().and_then(|it| it.parse().ok()).expect("an identity");
+    let volumes: serde_json::Value =
+        serde_json::from_str(&succeed(&["volume", "list", text(&home.data), "--json"])).expect("JSON");
+    server.terminate();
+
+    // As if all had been made then.
+    let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() - AGE_S;
+    let files = |path: &Path| {
+        fs::create_dir(path).expect("writable");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("its owner");
+        Held::lock(Directory::open(path).expect("just made"), |from, to| fs::rename(from, to)).expect("nobody else")
+    };
+    let mut network =
+        Network::create(files(&home.data.join("network")), Uuid([7; 16]), brick, now_s).expect("a new identity");
+    let volume = VolumeId(volumes[0]["id"].as_u64().expect("a number") as u32);
+    let grant = Grant { volume, read_only: false, root_squash: false };
+    let rights = Rights::new([grant]).expect("one");
+    let wish = Wish { role: Role::Client, rights, uses: 1, life_s: TOKEN_LIFE_S };
+    let address = vec![home.address().parse().expect("an address")];
+    let place = home.place();
+    let (name, _) = place.split_once('/').expect("a name and a volume");
+    let name: ClientName = name.parse().expect("a name");
+    let token = network.create_token(wish, Secret([9; 16]), (name.clone(), address), now_s).expect("a token");
+    let membership = home.scratch.join("membership");
+    let held = files(&membership);
+    let joining = control::client::begin(&held, &name, token.clone()).expect("nothing there");
+    let chain = network.admit(&token.secret, &joining.request, "test", now_s).expect("it has a token");
+    let before = joining.finish(chain).expect("its own").certificate;
+    drop((held, network));
+
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    let certificate = || {
+        let held = Held::lock(Directory::open(&membership).expect("it is there"), |from, to| fs::rename(from, to));
+        held.map(|files| Membership::read(&files, &name).expect("whole").certificate)
+    };
+    until("it is renewed", || certificate().is_ok_and(|now| now != before));
+    // The new one is good.
+    server.kill();
+    let server = home.serve(&[]);
+    fs::write(home.mount.join("file"), "x").expect("writable");
+    let said = client.terminate();
+    assert!(said.contains("certificate was renewed"), "{said}");
     server.terminate();
     home.check();
 }

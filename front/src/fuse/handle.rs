@@ -407,11 +407,11 @@ impl<T: Target> Handler<T> {
     async fn sync(&self, context: &Context, unique: u64, op: Op, handle: Option<u32>) -> Result<Response> {
         let ino = op.home();
         self.call(context, op).await?;
-        let is_lost = match ino {
-            Some(ino) => self.target.tell_loss_of(ino, handle),
-            None => self.target.tell_loss(),
-        };
-        if is_lost { lost() } else { Ok(Response::Head(Head::status(unique, 0))) }
+        if ino.is_some_and(|ino| self.target.tell_loss_of(ino, handle)) {
+            lost()
+        } else {
+            Ok(Response::Head(Head::status(unique, 0)))
+        }
     }
     /// The number of a handle that is opened now.
     fn new_handle(&self) -> u32 {

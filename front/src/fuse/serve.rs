@@ -73,10 +73,6 @@ pub trait Target: Send + Sync + 'static {
         let _ = (ino, handle);
         false
     }
-    /// True, once, if any change was lost.
-    fn tell_loss(&self) -> bool {
-        false
-    }
 }
 
 impl Target for Stack {
@@ -85,9 +81,6 @@ impl Target for Stack {
     }
     fn tell_loss_of(&self, ino: Ino, handle: Option<u32>) -> bool {
         Stack::remote(self).is_some_and(|client| client.tell_loss_of(ino, handle))
-    }
-    fn tell_loss(&self) -> bool {
-        Stack::remote(self).is_some_and(|client| client.tell_loss())
     }
     fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>> {
         Stack::call(self, context, call)

@@ -30,8 +30,8 @@ pub struct Changes {
     lost: BTreeMap<Ino, u8>,
     /// Number of losses so far, modulo 256: handles have a byte for it.
     losses: u8,
-    /// A loss was not told to who makes the whole volume durable.
-    is_untold: bool,
+    /// Number of inodes whose loss no operator was told of, and the last one.
+    untold: Option<(u64, Ino)>,
     /// The handles that were told of a loss.
     told: BTreeSet<(Ino, u32)>,
 }
@@ -94,14 +94,12 @@ impl Changes {
     }
     /// Notes what the server has lost.
     pub fn lose(&mut self, inodes: impl IntoIterator<Item = Ino>) {
-        let mut inodes = inodes.into_iter().peekable();
-        if inodes.peek().is_none() {
-            return;
-        }
-        (self.losses, self.is_untold) = (self.losses.wrapping_add(1), true);
+        let next = self.losses.wrapping_add(1);
         for ino in inodes {
+            self.losses = next;
             self.unsynced.remove(&ino);
-            self.lost.insert(ino, self.losses);
+            self.lost.insert(ino, next);
+            self.untold = Some((self.untold.map_or(0, |(count, _)| count) + 1, ino));
         }
     }
     /// True if the inode has lost changes since there were so many losses.
@@ -123,9 +121,9 @@ impl Changes {
             self.told.retain(|(other, _)| *other != ino);
         }
     }
-    /// True, once, if anything was lost since the last call.
-    pub fn tell_loss(&mut self) -> bool {
-        std::mem::take(&mut self.is_untold)
+    /// Number of inodes that have lost changes since the last call, and one of them.
+    pub fn news_of_loss(&mut self) -> Option<(u64, Ino)> {
+        self.untold.take()
     }
 }
 
@@ -177,7 +175,7 @@ mod tests {
             assert!(changes.tell_loss_of(Ino(5), handle(before, number)), "each handle");
             assert!(!changes.tell_loss_of(Ino(5), handle(before, number)), "once");
         }
-        assert!(changes.tell_loss() && !changes.tell_loss());
+        assert_eq!((changes.news_of_loss(), changes.news_of_loss()), (Some((1, Ino(5))), None));
         changes.closed(Ino(5));
         assert!(!changes.has_lost(Ino(5), before));
         changes.lose([]);

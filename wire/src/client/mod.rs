@@ -103,6 +103,8 @@ pub struct Client {
     holdings: Lock<Holdings>,
     changes: Lock<Changes>,
     server: Lock<Server>,
+    /// The credentials of the next connection, and the name that the server's certificate must have.
+    credentials: Lock<Option<(Credentials, Box<str>)>>,
     changed: Event,
     pulses: AtomicU64,
     /// True once the client was refused for good, or was closed.
@@ -115,6 +117,7 @@ impl Client {
     /// Starts a session. It connects by itself; `volume` waits for it.
     pub fn start(runtime: &Runtime, options: Options) -> Arc<Client> {
         let cores = runtime.tasks.cores();
+        let credentials = Lock::new("credentials", options.credentials.clone());
         let client = Arc::new(Client {
             runtime: runtime.clone(),
             options,
@@ -126,6 +129,7 @@ impl Client {
             holdings: Lock::new("holdings", Holdings::default()),
             changes: Lock::new("changes", Changes::default()),
             server: Lock::new("server", Server::default()),
+            credentials,
             changed: Event::new(),
             pulses: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -161,6 +165,12 @@ impl Client {
                 }
             }
             self.changed.after(ticket).await;
+        }
+    }
+    /// Shows other credentials from the next connection on: a renewed certificate.
+    pub fn renew(&self, credentials: Credentials) {
+        if let Some((present, _)) = &mut *self.credentials.lock() {
+            *present = credentials;
         }
     }
     /// The way to the server.
@@ -232,9 +242,9 @@ impl Client {
             None => changes.tell_loss_of_directory(ino),
         }
     }
-    /// True, once for each loss: what making the whole volume durable has to say.
-    pub fn tell_loss(&self) -> bool {
-        self.changes.lock().tell_loss()
+    /// Number of inodes that have lost changes since the last call, for an operator, and one of them.
+    pub fn news_of_loss(&self) -> Option<(u64, Ino)> {
+        self.changes.lock().news_of_loss()
     }
     /// Ends the session, and all requests that are under way with an error. Returns once the server has noted that, or cannot be asked
     /// within so many nanoseconds: then it ends the session when it has not heard of it for long.
@@ -321,10 +331,8 @@ impl Client {
     async fn converse(&self, core: usize, attempt: usize) -> Result<()> {
         let addresses = &self.options.addresses;
         let connection = self.runtime.net.connect(&addresses[attempt % addresses.len()]).await?;
-        let tls = match &self.options.credentials {
-            Some((credentials, name)) => Some(Tls::client(credentials, name)?),
-            None => None,
-        };
+        let credentials = self.credentials.lock().clone();
+        let tls = credentials.map(|(credentials, name)| Tls::client(&credentials, &name)).transpose()?;
         let lane = Lane::start(&self.runtime, connection, tls);
         let mut reader = Reader::new(&self.runtime, &lane);
         let conversed = self.greet(&lane, &mut reader).await;
