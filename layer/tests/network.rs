@@ -405,15 +405,16 @@ async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
         }
         let length = written.len();
         mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
+        let answer = mount.call(Op::GetAttr { ino }, None).await.map(|answer| answer.reply);
+        let Ok(Reply::Attr(attr)) = answer else { panic!("it is there: {answer:?}") };
         if mount.client.tell_loss_of(ino, Some(handle)) {
+            assert!(has_lost || attr.inode.size < length as u64, "nothing is lost");
             told.fetch_add(1, Ordering::Relaxed);
             // As a program does that trusts nothing any more.
             return;
         }
         assert!(!has_lost, "a loss is told by the next fsync");
         synced = length;
-        let answer = mount.call(Op::GetAttr { ino }, None).await.map(|answer| answer.reply);
-        let Ok(Reply::Attr(attr)) = answer else { panic!("it is there: {answer:?}") };
         assert!(attr.inode.size >= length as u64, "what was synced is there");
     }
 }

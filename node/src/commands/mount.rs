@@ -56,7 +56,8 @@ fn of_server(options: &Mount) -> Result<Exit, Failure> {
         path: absolute(&options.mount)?,
         restrictions,
         memory_max: options.resources.memory_max,
-        directory: options.directory.clone(),
+        // The daemon has another working directory.
+        directory: absolute(&options.directory)?,
         log: None,
     };
     if options.foreground {

@@ -16,12 +16,14 @@ pub const INODES_MAX: usize = 1 << 14;
 struct Last {
     position: Position,
     number: u64,
+    /// The start of the server that told it.
+    start: u64,
 }
 
 /// Changes by inode.
 #[derive(Default)]
 pub struct Changes {
-    /// The start of the server that the client was told of them by.
+    /// The start of the server that tells of changes now.
     start: u64,
     /// Number of changes so far.
     number: u64,
@@ -64,7 +66,7 @@ impl Changes {
         };
         for ino in op.home().into_iter().chain(other) {
             if start == self.start {
-                self.unsynced.insert(ino, Last { position, number: self.number });
+                self.unsynced.insert(ino, Last { position, number: self.number, start });
             } else {
                 // The next start was asked before this answer was looked at: nobody knows.
                 self.lose([ino]);
@@ -84,10 +86,10 @@ impl Changes {
     /// All that may not be durable, for a start of the server that is to be asked what it has of it; in parts of a size that a frame
     /// has. What the former start told from now on counts as lost.
     pub fn ask(&mut self, start: u64) -> Vec<Vec<Changed>> {
-        let before = std::mem::replace(&mut self.start, start);
+        self.start = start;
         let changed = |(&ino, last): (&Ino, &Last)| {
             let Position { group, term, index, .. } = last.position;
-            Changed { ino, group, term, index, start: before }
+            Changed { ino, group, term, index, start: last.start }
         };
         let all: Vec<_> = self.unsynced.iter().map(changed).collect();
         all.chunks(RECLAIM_ITEMS_MAX).map(<[Changed]>::to_vec).collect()
@@ -152,8 +154,9 @@ mod tests {
         changed(&mut changes, 5, 4, 2);
         changes.synced(Some(Ino(5)), number);
         assert_eq!(changes.inodes(), 2, "a change came after what is durable");
+        assert_eq!(asked(&mut changes, 3), [(5, 4, 2), (6, 2, 1)], "each with the start that told it");
         changes.synced(Some(Ino(6)), number);
-        assert_eq!(asked(&mut changes, 3), [(5, 4, 2)]);
+        assert_eq!(asked(&mut changes, 4), [(5, 4, 2)]);
         changes.synced(None, changes.number());
         assert_eq!(changes.inodes(), 0);
     }
