@@ -486,10 +486,20 @@ impl Daemon {
             .then(|| changing.waits.clone().unwrap_or_else(|| "making everything durable".to_string()))
     }
 
+    /// Begins the end.
+    fn shut_down(&self) {
+        // What is mounted from now on would be taken away at once. A mount that is under way is not waited for.
+        if let Ok(mut changing) = self.changing.try_lock() {
+            changing.ending = true;
+        }
+        // Full only when the daemon is ending already.
+        drop(self.events.try_send(Event::Shutdown));
+    }
+
     /// The sessions of clients of other machines.
     fn attached(&self) -> Vec<protocol::Attached> {
-        let attached = |listener: &Listener| Ok(listener.attached(&self.backend.volumes()?));
-        self.listener.as_ref().map(attached).transpose().unwrap_or_else(|_: Error| None).unwrap_or_default()
+        let Some(listener) = &self.listener else { return Vec::new() };
+        self.backend.volumes().map(|volumes| listener.attached(&volumes)).unwrap_or_default()
     }
 
     fn status(&self) -> Status {
@@ -575,12 +585,7 @@ impl server::Daemon for Daemon {
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
             Request::Network { ask } => self.listener.as_ref().ok_or_else(not_listening)?.answer(self.brick()?, &ask),
             Request::Shutdown => {
-                // What is mounted from now on would be taken away at once. A mount that is under way is not waited for.
-                if let Ok(mut changing) = self.changing.try_lock() {
-                    changing.ending = true;
-                }
-                // Full only when the daemon is ending already.
-                drop(self.events.try_send(Event::Shutdown));
+                self.shut_down();
                 Ok(Answer::Done)
             }
         }
