@@ -246,6 +246,10 @@ fn welcome(
         }
         Some(Err(refused)) => Ok(Err(refused)),
         None => {
+            let error = client.reach().error;
+            if let Some(error) = error.filter(|error| error.kind == Kind::Busy) {
+                return Err(error);
+            }
             let what = "the server does not answer: look whether it runs and listens (sinter status BRICK there), and whether a \
                         firewall lets this machine through";
             let why = client.reach().error;

@@ -101,14 +101,18 @@ impl Wanted {
         };
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let outcome = match Client::connect(state.path())? {
-                Some(mut client) => client.ask(&request).map(drop),
-                None => self.start(),
+            let (failure, may_pass) = match Client::connect(state.path())? {
+                Some(mut client) => match client.ask(&request) {
+                    Ok(_) => return Ok(()),
+                    Err(failure) => (failure, is_ending(state.path())?),
+                },
+                None => match self.start() {
+                    Ok(()) => return Ok(()),
+                    // Another daemon for it is on its way up or down.
+                    Err(failure) => (failure, host::lock_holder(&state).is_ok_and(|holder| holder.is_some())),
+                },
             };
-            let Err(failure) = outcome else { return Ok(()) };
-            let may_pass = failure.exit == Exit::InUse || is_ending(state.path())?;
-            let is_served = Client::connect(state.path())?.is_some();
-            if !may_pass || (is_served && !is_ending(state.path())?) || Instant::now() >= deadline {
+            if !may_pass || Instant::now() >= deadline {
                 return Err(failure);
             }
             std::thread::sleep(PAUSE);
