@@ -148,10 +148,11 @@ impl Backend {
         };
         (0..reactors.cores()).try_for_each(|core| reactors.run(core, || async {}))
     }
-    /// Lets all that waits for limits pass, and holds nothing any more until the daemon has ended.
-    pub fn lift_limits(&self) {
-        if let Ok(brick) = self.brick() {
-            brick.lift_limits();
+    /// Has nothing wait any more until the daemon has ended, neither for limits nor for a server that is away.
+    pub fn end_waits(&self) {
+        match self {
+            Backend::Brick(brick) => brick.lift_limits(),
+            Backend::Remote(remote) => remote.give_up_waiting(),
         }
     }
     /// Makes everything durable. From then on nothing can be done: mounts must refuse what they are asked.

@@ -35,7 +35,7 @@ impl Running {
         let mounts = daemon.mounted();
         serve_what_is_open(&daemon, &mounts, &notifier);
         // What they hold would otherwise be waited for.
-        daemon.backend().lift_limits();
+        daemon.backend().end_waits();
         for mounted in &mounts {
             if let Err(error) = mounted.serving.refuse_all() {
                 say(&format!("requests of {}: {error}", mounted.path().display()));

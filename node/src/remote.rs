@@ -394,6 +394,12 @@ impl Remote {
             Told::Away | Told::Over => self.trouble(),
         }
     }
+    /// Answers what waits for a server that is away with errors, at the daemon's end.
+    pub fn give_up_waiting(&self) {
+        if self.client.reach().away_since_ns.is_some() {
+            self.client.give_up();
+        }
+    }
     /// Has the server make durable what it has acknowledged, and ends the session. Errors: those of the server; it is away.
     pub fn commit(&self) -> Result<()> {
         let (stack, client, runtime) = (self.stack.clone(), self.client.clone(), self.runtime.clone());

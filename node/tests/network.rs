@@ -128,6 +128,30 @@ fn a_server_that_is_killed_is_waited_for() {
     home.check();
 }
 
+/// A mount whose server does not come back can be ended: what waits gets errors then, and the daemon goes.
+#[test]
+fn a_mount_without_a_server_can_be_ended() {
+    let home = Home::new("gone");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    let file = File::create(home.mount.join("file")).expect("writable");
+    server.kill();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| file.sync_all());
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!waits.is_finished(), "it waits");
+        client.signal("TERM");
+        let errno = waits.join().expect("no panic").expect_err("nobody answers").raw_os_error();
+        assert!([libc::EIO, libc::EINTR].map(Some).contains(&errno), "{errno:?}");
+    });
+    drop(file);
+    let (status, said) = client.wait();
+    assert!(status.code() == Some(1) && said.contains("not closed cleanly"), "{status}: {said}");
+    assert!(mounts_below(home.scratch.path()).is_empty());
+    home.serve(&[]).terminate();
+    home.check();
+}
+
 /// Changes that were told and not durable may go with the server's machine: fsync says so, to each handle once.
 #[test]
 #[cfg(feature = "seeded-bugs")]

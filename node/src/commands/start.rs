@@ -86,10 +86,8 @@ fn writes_to_journal() -> bool {
 
 /// A daemon's failure as it told it, in its last line.
 fn failed(status: ExitStatus, log: Option<(String, PathBuf)>) -> Failure {
-    let exit = match status.code() {
-        Some(code) if code == Exit::InUse as i32 => Exit::InUse,
-        _ => Exit::Failed,
-    };
+    let known = [Exit::InUse, Exit::Host, Exit::Corrupt, Exit::Newer];
+    let exit = known.into_iter().find(|exit| status.code() == Some(*exit as i32)).unwrap_or(Exit::Failed);
     let text = match &log {
         Some((said, path)) => {
             let last = said.lines().last().unwrap_or("it said nothing").trim_start_matches("sinter: ");

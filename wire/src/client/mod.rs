@@ -246,6 +246,10 @@ impl Client {
     pub fn news_of_loss(&self) -> Option<(u64, Ino)> {
         self.changes.lock().news_of_loss()
     }
+    /// Answers all requests that are under way with an error, and asks nothing of the server any more.
+    pub fn give_up(&self) {
+        self.end();
+    }
     /// Ends the session, and all requests that are under way with an error. Returns once the server has noted that, or cannot be asked
     /// within so many nanoseconds: then it ends the session when it has not heard of it for long.
     pub async fn close(&self, patience_ns: u64) {
