@@ -126,7 +126,8 @@ impl Client {
                 return (self.runtime.ledger.row("forget"), Told::Done);
             }
             Ask::Create { op, flags, .. } => (op, flags),
-            Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Entry(op) | Ask::Attr(op) | Ask::Done(op) => (op, 0),
+            Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Sync { op, .. } => (op, 0),
+            Ask::Entry(op) | Ask::Attr(op) | Ask::Done(op) => (op, 0),
             other => panic!("not one of these operations: {other:?}"),
         };
         let row = self.runtime.ledger.row(op.name());
