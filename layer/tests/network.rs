@@ -449,6 +449,63 @@ fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
     }
 }
 
+/// A request that nobody waits for any more is done once, and what it has opened and made known is taken back.
+#[test]
+fn a_request_that_was_given_up_leaves_nothing_open() {
+    for seed in 0..SEEDS {
+        let mut fleet = fleet(seed);
+        let hosts = fleet.hosts().clone();
+        fleet.block_on(async {
+            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+            let progress = Progress::default();
+            start_client(&hosts, &progress, Sync::Ordered, false);
+            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
+            let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
+            hosts.links().cut(SERVER, CLIENT);
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let record = record(1, 1);
+            for is_write in [true, false] {
+                let (mount, there, record) = (mount.clone(), told.clone(), record.clone());
+                spawn(&hosts.runtime(CLIENT), 1, move || async move {
+                    let write = Op::Write { ino: log, at: At::Offset(0), sync: Sync::Ordered, kill_privileges: false };
+                    let create = Op::Create { parent: mount.root, name: name("left"), mode: 0o644, exclusive: true };
+                    let answer = match is_write {
+                        true => mount.call(write, Some(&record)).await,
+                        false => mount.call(create, None).await,
+                    };
+                    there.lock().expect("no panic").push(answer.map(drop).map_err(|error| error.kind));
+                });
+            }
+            hosts.clock().sleep(100 * MS).await;
+            mount.client.give_up_requests(0..=0);
+            until(&hosts, || told.lock().expect("no panic").len() == 2).await;
+            assert_eq!(*told.lock().expect("no panic"), [Err(Kind::Interrupted); 2]);
+            hosts.links().heal(SERVER, CLIENT);
+            let done = Arc::new(AtomicUsize::new(0));
+            let has_done = done.clone();
+            spawn(&hosts.runtime(CLIENT), 1, move || async move {
+                let lookup = || Op::Lookup { parent: mount.root, name: name("left") };
+                let ino = loop {
+                    match mount.call(lookup(), None).await.map(|answer| answer.reply) {
+                        Ok(Reply::Attr(attr)) => break attr.ino,
+                        _ => mount.runtime.clock.sleep(50 * MS).await,
+                    }
+                };
+                let read = mount.call(Op::Read { ino: log, offset: 0, length: record.len() as u32 }, None).await;
+                let data = read.expect("it can be read").data.expect("it has bytes");
+                assert!(data[..] == record[..], "it was written");
+                assert_eq!(mount.done(Op::Unlink { parent: mount.root, name: name("left") }).await, Ok(()));
+                assert_eq!(mount.done(Op::Forget { ino, times: 1 }).await, Ok(()));
+                // Nobody has it open or knows it.
+                mount.runtime.clock.sleep(1_000 * MS).await;
+                assert_eq!(mount.done(Op::GetAttr { ino }).await, Err(Kind::Stale), "seed {seed}");
+                has_done.store(1, Ordering::Relaxed);
+            });
+            until(&hosts, || done.load(Ordering::Relaxed) == 1).await;
+        });
+    }
+}
+
 /// A client that died without a word keeps its volume for a lease. Then the next one gets it, and nothing of the first one stays open.
 #[test]
 fn a_volume_is_given_away_after_a_lease() {

@@ -7,10 +7,10 @@ use control::client::Membership;
 use control::{ClientName, Grant, Held, Network, Rights, Role, Secret, TOKEN_LIFE_S, Uuid, Wish};
 use runtime::real::Directory;
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -149,6 +149,47 @@ fn a_mount_without_a_server_can_be_ended() {
     assert!(status.code() == Some(1) && said.contains("not closed cleanly"), "{status}: {said}");
     assert!(mounts_below(home.scratch.path()).is_empty());
     home.serve(&[]).terminate();
+    home.check();
+}
+
+/// A program that waits for a server can be killed; signals that kill nobody interrupt nothing.
+#[test]
+fn a_program_that_waits_can_be_killed() {
+    const TICKS: &str = "import os, signal, sys\n\
+        signal.signal(signal.SIGALRM, lambda *_: None)\n\
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)\n\
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_DSYNC)\n\
+        print('open', flush=True)\n\
+        sys.stdin.readline()\n\
+        os.write(file, b'x' * 65536)\n\
+        print('written', flush=True)\n";
+    let home = Home::new("killed");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    let start = |name: &str| {
+        let mut python = Command::new("python3");
+        python.arg("-c").arg(TICKS).arg(home.mount.join(name)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = python.spawn().expect("python is installed");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        assert_eq!(lines.next().expect("a line").expect("text"), "open");
+        (child, lines)
+    };
+    let ((mut killed, _), (mut waits, mut lines)) = (start("killed"), start("waits"));
+    server.kill();
+    for child in [&mut killed, &mut waits] {
+        child.stdin.as_mut().expect("piped").write_all(b"go\n").expect("it reads");
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let began = Instant::now();
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ends");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(waits.try_wait().expect("it can be asked").is_none(), "signals that are handled end no wait");
+    let server = home.serve(&[]);
+    assert_eq!(lines.next().expect("a line").expect("text"), "written");
+    assert!(waits.wait().expect("it ends").success());
+    client.terminate();
+    server.terminate();
     home.check();
 }
 

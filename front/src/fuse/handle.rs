@@ -2,6 +2,7 @@
 
 use super::abi::{UNTOLD_ID, opcode};
 use super::channel::{Back, Message};
+use super::dying::{self, Waiting};
 use super::ends::Ends;
 use super::gate::{Gate, REFUSED};
 use super::mount::{Durable, Noatime};
@@ -18,8 +19,9 @@ use layer::{Answer, Call, Context};
 use recording::{NameKey, Operation};
 use runtime::ledger::OpRow;
 use runtime::seeded::{Bug, active};
-use runtime::tasks::yield_now;
+use runtime::tasks::{Local, yield_now};
 use runtime::{Arrival, Buf, Need, Runtime, Slice, Span, Stage, Subject};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The state that handling requests needs; one per core.
@@ -34,6 +36,8 @@ pub struct Handler<T> {
     pub rows: Rows,
     pub notices: Arc<Notices>,
     pub ends: Arc<Ends>,
+    /// The requests that wait, if the target may have them wait for long.
+    pub waiting: Option<Arc<Waiting>>,
     /// True if inodes may be given guards: the kernel checks who may.
     pub has_guards: bool,
 }
@@ -41,6 +45,12 @@ pub struct Handler<T> {
 /// Bits for the number of an operation within its request, below the kernel's own request number: one request may need
 /// several operations, and each has a request number of its own in the stack.
 const STEP_BITS: u32 = 2;
+
+/// The numbers of a request's operations.
+pub fn numbers_of(unique: u64) -> RangeInclusive<u64> {
+    let first = unique << STEP_BITS;
+    first..=first + (1 << STEP_BITS) - 1
+}
 
 /// An answer: its head and the bytes behind it.
 enum Response {
@@ -80,6 +90,7 @@ impl<T: Target> Handler<T> {
             Ok(Ask::Forget { .. } | Ask::ForgetAll(_)) if self.gate.is_shut() => (),
             Ok(ask) if self.gate.refuses(&ask) => drop(send(back, unique, &Head::status(unique, REFUSED), &[])),
             Ok(Ask::Silent) => (),
+            Ok(Ask::Interrupt(of)) => self.interrupt(unique, of, back),
             Ok(Ask::Answer(errno)) => drop(send(back, unique, &Head::status(unique, errno), &[])),
             Ok(Ask::Guard(..) | Ask::SetGuard(_)) if !self.has_guards => {
                 let _ = send(back, unique, &Head::status(unique, libc::ENOTTY), &[]);
@@ -98,6 +109,17 @@ impl<T: Target> Handler<T> {
             Err(error) => drop(send(back, unique, &Head::status(unique, reply::errno(&error)), &[])),
         }
     }
+    /// A signal came for the thread of a request.
+    fn interrupt(&self, unique: u64, of: u64, back: &mut Back<'_>) {
+        let Some(waiting) = self.waiting.clone() else {
+            // It ends by itself, soon: the kernel need not tell any more.
+            let _ = send(back, unique, &Head::status(unique, libc::ENOSYS), &[]);
+            return;
+        };
+        let (runtime, target) = (self.runtime.clone(), self.target.clone());
+        let watch = move || -> Local { Box::pin(dying::watch(runtime, waiting, target, of)) };
+        self.runtime.tasks.spawn(self.core, Box::new(watch));
+    }
     /// Passes the request to the stack, answers it, and leaves its times in the ledger.
     async fn ask(
         &self,
@@ -107,6 +129,7 @@ impl<T: Target> Handler<T> {
         arrival: Arrival,
         back: &mut Back<'_>,
     ) {
+        let _listed = self.waiting.as_ref().map(|waiting| waiting.list(header.unique, header.pid));
         let row = self.row(&ask);
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
@@ -157,7 +180,7 @@ impl<T: Target> Handler<T> {
             Ask::StatFs => self.rows.row(&Op::StatFs),
             Ask::Above(ino) => self.rows.row(&Op::Recall { ino: *ino }),
             Ask::Forget { .. } | Ask::ForgetAll(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
-            Ask::Silent | Ask::Answer(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
+            Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
                 unreachable!("answered without the stack")
             }
         }
@@ -261,7 +284,7 @@ impl<T: Target> Handler<T> {
                 Ok(Response::Nothing)
             }
             Ask::ReadDir { .. } => self.read_dir(context, unique, ask).await,
-            Ask::Silent | Ask::Answer(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
+            Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
                 unreachable!("answered without the stack")
             }
         }

@@ -12,6 +12,7 @@
 mod abi;
 mod ablated;
 mod channel;
+mod dying;
 mod ends;
 mod gate;
 mod handle;

@@ -65,6 +65,8 @@ pub enum Ask {
     CloseDir { handle: u32 },
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
+    /// No answer: a signal came for the thread of this request.
+    Interrupt(u64),
     /// Nothing; the inode or volume is durable then. The number of the file's handle; None: a directory's, or the volume.
     Sync { op: Op, handle: Option<u32> },
     /// Bytes. `noatime`: the handle was opened with O_NOATIME. `flags`: all with which it was opened.
@@ -150,6 +152,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::STATX => Ok(Ask::Birth(Op::GetAttr { ino })),
         opcode::SETATTR => set_attr(fields, ino),
         opcode::OPEN | opcode::OPENDIR | opcode::RELEASE | opcode::RELEASEDIR => handle(header.opcode, fields, ino),
+        opcode::INTERRUPT => interrupt(fields),
         opcode::FSYNC | opcode::FSYNCDIR => fsync(header.opcode, fields, ino),
         opcode::READDIR | opcode::READDIRPLUS => read_dir(header.opcode, fields, ino),
         opcode::GETXATTR | opcode::LISTXATTR => get_xattr(header.opcode, fields, ino),
@@ -182,7 +185,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop sending a kind of request, so it is the answer
 /// exactly where that is wanted: FLUSH (rule F4), ACCESS, POLL, COPY_FILE_RANGE (the kernel then copies through its
-/// page cache), BMAP, INTERRUPT (a request in progress always ends by itself).
+/// page cache), BMAP.
 fn unsupported(code: u32) -> Ask {
     match code {
         opcode::NOTIFY_REPLY => Ask::Silent,
@@ -369,6 +372,10 @@ fn seek(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         libc::SEEK_HOLE => Ok(Ask::Seek(Op::Seek { ino, offset, what: Seek::Hole })),
         _ => Err(invalid("a seek for neither data nor a hole")),
     }
+}
+
+fn interrupt(mut fields: Fields<'_>) -> Result<Ask> {
+    fields.u64().map(Ask::Interrupt)
 }
 
 fn fsync(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {

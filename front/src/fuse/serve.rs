@@ -8,9 +8,10 @@
 
 use super::abi::UNTOLD_ID;
 use super::channel::{Back, Landing, Message, Received};
+use super::dying::Waiting;
 use super::ends::Ends;
 use super::gate::{Gate, Opener};
-use super::handle::Handler;
+use super::handle::{Handler, numbers_of};
 use super::mount::{Mount, Unmounted};
 use super::notices::Notices;
 use super::parse::Header;
@@ -62,6 +63,14 @@ pub trait Target: Send + Sync + 'static {
         let _ = uid;
         None
     }
+    /// True if operations may wait for as long as another machine is away.
+    fn waits(&self) -> bool {
+        false
+    }
+    /// Ends the wait of the operations of a request of the kernel's with an error, if they wait for another machine.
+    fn give_up(&self, unique: u64) {
+        let _ = unique;
+    }
     /// Number of times, modulo 256, that changes were lost which the target had told and which were not durable (rule P3). A target
     /// that ends with this process loses none.
     fn losses(&self) -> u8 {
@@ -76,6 +85,14 @@ pub trait Target: Send + Sync + 'static {
 }
 
 impl Target for Stack {
+    fn waits(&self) -> bool {
+        Stack::remote(self).is_some()
+    }
+    fn give_up(&self, unique: u64) {
+        if let Some(client) = Stack::remote(self) {
+            client.give_up_requests(numbers_of(unique));
+        }
+    }
     fn losses(&self) -> u8 {
         Stack::remote(self).map_or(0, |client| client.losses())
     }
@@ -182,6 +199,7 @@ pub fn serve_target<T: Target>(
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let gate = Arc::new(Gate::new(count));
     let ends = Arc::new(Ends::new(count));
+    let waiting = target.waits().then(Arc::<Waiting>::default);
     let shared = Arc::new(Shared {
         mount,
         gate: gate.clone(),
@@ -207,6 +225,7 @@ pub fn serve_target<T: Target>(
             rows,
             notices: notices.clone(),
             ends: ends.clone(),
+            waiting: waiting.clone(),
             has_guards,
         };
         cores.push(Arc::new(Core {

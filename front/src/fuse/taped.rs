@@ -37,7 +37,7 @@ pub fn operation(ask: &Ask, payload_bytes: usize, key: NameKey) -> Option<Operat
             Some(Operation { offset: *offset, length: *size as u64, ..Operation::new(Deed::ReadDir, ino.0) })
         }
         Ask::Forget { .. } | Ask::ForgetAll(_) => None,
-        Ask::Silent | Ask::Answer(_) | Ask::OpenDir | Ask::CloseDir { .. } => None,
+        Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => None,
     }
 }
 

@@ -55,3 +55,14 @@ impl Holdings {
         if held.is_empty() { vec![held] } else { held.chunks(RECLAIM_ITEMS_MAX).map(<[Held]>::to_vec).collect() }
     }
 }
+
+/// The operations that take back what an answered request has opened and made known, when nobody has waited for the answer.
+pub fn undo(context: &Context, op: &Op, reply: &Reply) -> Vec<Op> {
+    let mut held = Holdings::default();
+    held.note(context, op, reply);
+    let of = |(ino, (opens, known)): (Ino, (u64, u64))| {
+        let releases = (0..opens).map(move |_| Op::Release { ino });
+        releases.chain((known > 0).then_some(Op::Forget { ino, times: known }))
+    };
+    held.0.into_iter().flat_map(of).collect()
+}

@@ -23,6 +23,7 @@ use runtime::net::Address;
 use runtime::tasks::{Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use window::Window;
@@ -53,11 +54,32 @@ type Outcome = Result<(Told, Option<Buf>, u64)>;
 
 /// A request that is under way.
 struct Pending {
+    /// Its number for whoever asked.
+    asked: u64,
     /// Header and body.
     frame: Vec<u8>,
-    payload: Option<Slice>,
-    outcome: Lock<Option<Outcome>>,
+    payload: Lock<Option<Slice>>,
+    state: Lock<State>,
     came: Event,
+}
+
+/// Progress of a request.
+#[derive(Default)]
+struct State {
+    outcome: Option<Outcome>,
+    /// True if nobody wants to wait any more.
+    is_given_up: bool,
+    /// The request, once nobody waits for it.
+    left: Option<Left>,
+}
+
+/// A request whose outcome has to be noted when it comes.
+struct Left {
+    number: u64,
+    /// Number of changes when it began.
+    changed: u64,
+    context: Context,
+    op: Op,
 }
 
 /// A core's connection, and the requests of that core, by number.
@@ -194,8 +216,8 @@ impl Client {
         let mut bytes = Vec::with_capacity(256);
         let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
         op::frame(&mut bytes, Header::of(&own), (&own, &op), &sums, payload_bytes);
-        let pending =
-            Arc::new(Pending { frame: bytes, payload, outcome: Lock::new("pending", None), came: Event::new() });
+        let (payload, state) = (Lock::new("payload", payload), Lock::new("pending", State::default()));
+        let pending = Arc::new(Pending { asked: context.request.0, frame: bytes, payload, state, came: Event::new() });
         let wire = &self.wires[self.runtime.tasks.core()];
         {
             let mut wire = wire.lock();
@@ -206,28 +228,84 @@ impl Client {
         }
         // It may have been refused before it was listed.
         self.fail_if_over();
-        let outcome = loop {
+        let left = |op| Left { number, changed, context: context.copied(), op };
+        loop {
             let ticket = pending.came.ticket();
-            if let Some(outcome) = pending.outcome.lock().take() {
-                break outcome;
+            let is_given_up = {
+                let mut state = pending.state.lock();
+                if let Some(outcome) = state.outcome.take() {
+                    drop(state);
+                    return self.note(&left(op), outcome);
+                }
+                state.is_given_up
+            };
+            if is_given_up {
+                return self.leave(&pending, left(op)).await;
             }
             pending.came.after(ticket).await;
-        };
-        self.window.lock().answered(number);
+        }
+    }
+    /// Goes away from a request: its outcome is noted when it comes. What it takes of its caller's memory is copied.
+    async fn leave(&self, pending: &Pending, left: Left) -> Result<Answer> {
+        let lent = pending.payload.lock().clone();
+        if let Some(lent) = lent {
+            let mut own = self.runtime.own_buffer(lent.len()).await?;
+            own.copy_from_slice(&lent);
+            *pending.payload.lock() = Some(whole(own));
+        }
+        let mut state = pending.state.lock();
+        if let Some(outcome) = state.outcome.take() {
+            drop(state);
+            return self.note(&left, outcome);
+        }
+        state.left = Some(left);
+        Err(Error::new(Kind::Interrupted, "it was killed while it waited for the server"))
+    }
+    /// Ends the wait for requests that have these numbers for who asked, with an error. They are done all the same, if the server can.
+    pub fn give_up_requests(&self, asked: RangeInclusive<u64>) {
+        for wire in &self.wires {
+            let wire = wire.lock();
+            for pending in wire.pending.values().filter(|pending| asked.contains(&pending.asked)) {
+                pending.state.lock().is_given_up = true;
+                pending.came.notify();
+            }
+        }
+    }
+    /// Notes an outcome; the answer.
+    fn note(&self, Left { number, changed, context, op }: &Left, outcome: Outcome) -> Result<Answer> {
+        self.window.lock().answered(*number);
         self.answered.notify();
         let (told, data, start) = outcome?;
         let answer = told.answer(data.map(whole))?;
-        if self.holdings.lock().note(context, &op, &answer.reply) == Some(0) {
+        if self.holdings.lock().note(context, op, &answer.reply) == Some(0) {
             op.home().into_iter().for_each(|ino| self.changes.lock().closed(ino));
         }
         let mut changes = self.changes.lock();
-        changes.note(&op, &answer, start);
+        changes.note(op, &answer, start);
         match op {
-            Op::Fsync { ino, .. } => changes.synced(Some(ino), changed),
-            Op::SyncAll => changes.synced(None, changed),
+            Op::Fsync { ino, .. } => changes.synced(Some(*ino), *changed),
+            Op::SyncAll => changes.synced(None, *changed),
             _ => {}
         }
         Ok(answer)
+    }
+    /// Takes an outcome to who waits for it. If nobody does, it is noted, and what it has opened or made known is taken back.
+    fn answer(&self, pending: &Pending, outcome: Outcome) -> Vec<(Context, Op)> {
+        let left = {
+            let mut state = pending.state.lock();
+            match state.left.take() {
+                Some(left) => left,
+                None => {
+                    state.outcome = Some(outcome);
+                    drop(state);
+                    pending.came.notify();
+                    return Vec::new();
+                }
+            }
+        };
+        let Ok(answer) = self.note(&left, outcome) else { return Vec::new() };
+        let undone = holdings::undo(&left.context, &left.op, &answer.reply);
+        undone.into_iter().map(|op| (left.context.copied(), op)).collect()
     }
     /// Number of losses so far, modulo 256, for a handle to keep that is opened now.
     pub fn losses(&self) -> u8 {
@@ -275,6 +353,14 @@ impl Client {
         let context = Context::own(volume.unwrap_or(VolumeId(0)), Span::start(self.runtime.stamp()));
         drop(self.call(&context, Op::SyncAll, None).await);
     }
+    /// Takes back what nobody waited for.
+    fn undo(self: &Arc<Client>, undo: Vec<(Context, Op)>) {
+        for (context, op) in undo {
+            let there = self.clone();
+            let call = move || -> Local { Box::pin(async move { drop(there.call(&context, op, None).await) }) };
+            self.runtime.tasks.spawn(self.runtime.tasks.core(), Box::new(call));
+        }
+    }
     /// The number of the next request, and that below which all are answered.
     async fn open(&self) -> Result<(u64, u64)> {
         loop {
@@ -298,7 +384,8 @@ impl Client {
     fn fail_all(&self, error: &Error) {
         for wire in &self.wires {
             let pending = std::mem::take(&mut wire.lock().pending);
-            pending.values().for_each(|pending| answer(pending, Err(error.clone())));
+            // An error has opened nothing.
+            pending.values().for_each(|pending| drop(self.answer(pending, Err(error.clone()))));
         }
     }
     /// Answers everything that is under way with the reason, if the session is over.
@@ -332,7 +419,7 @@ impl Client {
     }
     /// Greets the server, tells what the session has open if the server does not know, and takes replies until the connection
     /// breaks. Errors: why it broke, or was not made.
-    async fn converse(&self, core: usize, attempt: usize) -> Result<()> {
+    async fn converse(self: &Arc<Client>, core: usize, attempt: usize) -> Result<()> {
         let addresses = &self.options.addresses;
         let connection = self.runtime.net.connect(&addresses[attempt % addresses.len()]).await?;
         let credentials = self.credentials.lock().clone();
@@ -451,7 +538,7 @@ impl Client {
         wire.pending.values().for_each(|pending| send(lane, pending));
         wire.lane = Some(lane.clone());
     }
-    async fn take_replies(&self, core: usize, reader: &mut Reader, boot: u64) -> Result<()> {
+    async fn take_replies(self: &Arc<Client>, core: usize, reader: &mut Reader, boot: u64) -> Result<()> {
         while let Some(Came { header, payload }) = reader.next().await? {
             match header.kind {
                 FrameKind::Reply => {
@@ -460,7 +547,8 @@ impl Client {
                     // An answer to what was sent twice comes twice.
                     if let Some(pending) = pending {
                         let is_data = matches!(told.result, Ok(base::Reply::Data { .. }));
-                        answer(&pending, Ok((told, payload.filter(|_| is_data), boot)));
+                        let undo = self.answer(&pending, Ok((told, payload.filter(|_| is_data), boot)));
+                        self.undo(undo);
                     }
                 }
                 FrameKind::PulseOk => _ = PulseOk::decode(reader.body())?,
@@ -534,12 +622,7 @@ async fn pulse(client: Arc<Client>) {
 }
 
 fn send(lane: &Lane, pending: &Pending) {
-    lane.outbox.push(pending.payload.clone(), |out| out.extend_from_slice(&pending.frame));
-}
-
-fn answer(pending: &Pending, outcome: Outcome) {
-    *pending.outcome.lock() = Some(outcome);
-    pending.came.notify();
+    lane.outbox.push(pending.payload.lock().clone(), |out| out.extend_from_slice(&pending.frame));
 }
 
 fn whole(buffer: Buf) -> Slice {
