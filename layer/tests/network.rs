@@ -419,9 +419,8 @@ async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
     }
 }
 
-/// A client that was away for so long that its session was ended gets errors: what it had under way is not done in another session.
-#[test]
-fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
+/// Does something with a client that has mounted a volume and written to it, for each seed.
+fn after_a_load(then: impl AsyncFn(u64, &Hosts, &Progress)) {
     for seed in 0..SEEDS {
         let mut fleet = fleet(seed);
         let hosts = fleet.hosts().clone();
@@ -430,114 +429,106 @@ fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
             let progress = Progress::default();
             start_client(&hosts, &progress, Sync::Ordered, false);
             until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
-            let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
-            hosts.links().cut(SERVER, CLIENT);
-            let told = Arc::new(Mutex::new(None));
-            let there = told.clone();
-            spawn(&hosts.runtime(CLIENT), 1, move || async move {
-                let append = Op::Write { ino: log, at: At::End, sync: Sync::Ordered, kill_privileges: false };
-                let answer = mount.call(append, Some(&record(1, 1))).await;
-                *there.lock().expect("no panic") = Some(answer.map(drop).map_err(|error| error.kind));
-            });
-            // Longer than a session lives without a pulse.
-            hosts.clock().sleep(620_000 * MS).await;
-            assert_eq!(*told.lock().expect("no panic"), None, "it waits");
-            hosts.links().heal(SERVER, CLIENT);
-            until(&hosts, || told.lock().expect("no panic").is_some()).await;
-            assert_eq!(*told.lock().expect("no panic"), Some(Err(Kind::Fenced)), "seed {seed}");
+            then(seed, &hosts, &progress).await;
         });
     }
+}
+
+/// A client that was away for so long that its session was ended gets errors: what it had under way is not done in another session.
+#[test]
+fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
+    after_a_load(async |seed, hosts, progress| {
+        let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
+        hosts.links().cut(SERVER, CLIENT);
+        let told = Arc::new(Mutex::new(None));
+        let there = told.clone();
+        spawn(&hosts.runtime(CLIENT), 1, move || async move {
+            let append = Op::Write { ino: log, at: At::End, sync: Sync::Ordered, kill_privileges: false };
+            let answer = mount.call(append, Some(&record(1, 1))).await;
+            *there.lock().expect("no panic") = Some(answer.map(drop).map_err(|error| error.kind));
+        });
+        // Longer than a session lives without a pulse.
+        hosts.clock().sleep(620_000 * MS).await;
+        assert_eq!(*told.lock().expect("no panic"), None, "it waits");
+        hosts.links().heal(SERVER, CLIENT);
+        until(hosts, || told.lock().expect("no panic").is_some()).await;
+        assert_eq!(*told.lock().expect("no panic"), Some(Err(Kind::Fenced)), "seed {seed}");
+    });
 }
 
 /// A request that nobody waits for any more is done once, and what it has opened and made known is taken back.
 #[test]
 fn a_request_that_was_given_up_leaves_nothing_open() {
-    for seed in 0..SEEDS {
-        let mut fleet = fleet(seed);
-        let hosts = fleet.hosts().clone();
-        fleet.block_on(async {
-            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
-            let progress = Progress::default();
-            start_client(&hosts, &progress, Sync::Ordered, false);
-            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
-            let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
-            hosts.links().cut(SERVER, CLIENT);
-            let told = Arc::new(Mutex::new(Vec::new()));
-            let record = record(1, 1);
-            for is_write in [true, false] {
-                let (mount, there, record) = (mount.clone(), told.clone(), record.clone());
-                spawn(&hosts.runtime(CLIENT), 1, move || async move {
-                    let write = Op::Write { ino: log, at: At::Offset(0), sync: Sync::Ordered, kill_privileges: false };
-                    let create = Op::Create { parent: mount.root, name: name("left"), mode: 0o644, exclusive: true };
-                    let answer = match is_write {
-                        true => mount.call(write, Some(&record)).await,
-                        false => mount.call(create, None).await,
-                    };
-                    there.lock().expect("no panic").push(answer.map(drop).map_err(|error| error.kind));
-                });
-            }
-            hosts.clock().sleep(100 * MS).await;
-            mount.client.give_up_requests(0..=0);
-            until(&hosts, || told.lock().expect("no panic").len() == 2).await;
-            assert_eq!(*told.lock().expect("no panic"), [Err(Kind::Interrupted); 2]);
-            hosts.links().heal(SERVER, CLIENT);
-            let done = Arc::new(AtomicUsize::new(0));
-            let has_done = done.clone();
+    after_a_load(async |seed, hosts, progress| {
+        let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
+        hosts.links().cut(SERVER, CLIENT);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let record = record(1, 1);
+        for is_write in [true, false] {
+            let (mount, there, record) = (mount.clone(), told.clone(), record.clone());
             spawn(&hosts.runtime(CLIENT), 1, move || async move {
-                let lookup = || Op::Lookup { parent: mount.root, name: name("left") };
-                let ino = loop {
-                    match mount.call(lookup(), None).await.map(|answer| answer.reply) {
-                        Ok(Reply::Attr(attr)) => break attr.ino,
-                        _ => mount.runtime.clock.sleep(50 * MS).await,
-                    }
+                let write = Op::Write { ino: log, at: At::Offset(0), sync: Sync::Ordered, kill_privileges: false };
+                let create = Op::Create { parent: mount.root, name: name("left"), mode: 0o644, exclusive: true };
+                let answer = match is_write {
+                    true => mount.call(write, Some(&record)).await,
+                    false => mount.call(create, None).await,
                 };
-                let read = mount.call(Op::Read { ino: log, offset: 0, length: record.len() as u32 }, None).await;
-                let data = read.expect("it can be read").data.expect("it has bytes");
-                assert!(data[..] == record[..], "it was written");
-                assert_eq!(mount.done(Op::Unlink { parent: mount.root, name: name("left") }).await, Ok(()));
-                assert_eq!(mount.done(Op::Forget { ino, times: 1 }).await, Ok(()));
-                // Nobody has it open or knows it.
-                mount.runtime.clock.sleep(1_000 * MS).await;
-                assert_eq!(mount.done(Op::GetAttr { ino }).await, Err(Kind::Stale), "seed {seed}");
-                has_done.store(1, Ordering::Relaxed);
+                there.lock().expect("no panic").push(answer.map(drop).map_err(|error| error.kind));
             });
-            until(&hosts, || done.load(Ordering::Relaxed) == 1).await;
+        }
+        hosts.clock().sleep(100 * MS).await;
+        mount.client.give_up_requests(0..=0);
+        until(hosts, || told.lock().expect("no panic").len() == 2).await;
+        assert_eq!(*told.lock().expect("no panic"), [Err(Kind::Interrupted); 2]);
+        hosts.links().heal(SERVER, CLIENT);
+        let done = Arc::new(AtomicUsize::new(0));
+        let has_done = done.clone();
+        spawn(&hosts.runtime(CLIENT), 1, move || async move {
+            let lookup = || Op::Lookup { parent: mount.root, name: name("left") };
+            let ino = loop {
+                match mount.call(lookup(), None).await.map(|answer| answer.reply) {
+                    Ok(Reply::Attr(attr)) => break attr.ino,
+                    _ => mount.runtime.clock.sleep(50 * MS).await,
+                }
+            };
+            let read = mount.call(Op::Read { ino: log, offset: 0, length: record.len() as u32 }, None).await;
+            let data = read.expect("it can be read").data.expect("it has bytes");
+            assert!(data[..] == record[..], "it was written");
+            assert_eq!(mount.done(Op::Unlink { parent: mount.root, name: name("left") }).await, Ok(()));
+            assert_eq!(mount.done(Op::Forget { ino, times: 1 }).await, Ok(()));
+            // Nobody has it open or knows it.
+            mount.runtime.clock.sleep(1_000 * MS).await;
+            assert_eq!(mount.done(Op::GetAttr { ino }).await, Err(Kind::Stale), "seed {seed}");
+            has_done.store(1, Ordering::Relaxed);
         });
-    }
+        until(hosts, || done.load(Ordering::Relaxed) == 1).await;
+    });
 }
 
 /// A client that died without a word keeps its volume for a lease. Then the next one gets it, and nothing of the first one stays open.
 #[test]
 fn a_volume_is_given_away_after_a_lease() {
-    for seed in 0..SEEDS {
-        let mut fleet = fleet(seed);
-        let hosts = fleet.hosts().clone();
-        fleet.block_on(async {
-            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
-            let progress = Progress::default();
-            start_client(&hosts, &progress, Sync::Ordered, false);
-            until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
-            let began_ns = hosts.clock().now_ns();
-            drop(hosts.kill(CLIENT));
-            hosts.boot(CLIENT, Setup::new(seed));
-            let next = Progress::default();
-            let (there, runtime) = (next.clone(), hosts.runtime(CLIENT));
-            let address = hosts.links().address(SERVER, PORT);
-            spawn(&runtime.clone(), 0, move || async move {
-                let mount = Mount::new(runtime, address).await;
-                let log = match mount.call(Op::Lookup { parent: mount.root, name: name("log") }, None).await {
-                    Ok(Answer { reply: Reply::Attr(attr), .. }) => attr.ino,
-                    other => panic!("it is there: {:?}", other.map(|answer| answer.reply)),
-                };
-                *there.mount.lock().expect("no panic") = Some((mount, log));
-            });
-            until(&hosts, || next.mount.lock().expect("no panic").is_some()).await;
-            let waited_ms = (hosts.clock().now_ns() - began_ns) / MS;
-            assert!((9_000..15_000).contains(&waited_ms), "seed {seed}: {waited_ms} ms");
-            let (log, _) = seen(&hosts, &next).await;
-            check_log(&log, &progress.told.lock().expect("no panic"));
+    after_a_load(async |seed, hosts, progress| {
+        let began_ns = hosts.clock().now_ns();
+        drop(hosts.kill(CLIENT));
+        hosts.boot(CLIENT, Setup::new(seed));
+        let next = Progress::default();
+        let (there, runtime) = (next.clone(), hosts.runtime(CLIENT));
+        let address = hosts.links().address(SERVER, PORT);
+        spawn(&runtime.clone(), 0, move || async move {
+            let mount = Mount::new(runtime, address).await;
+            let log = match mount.call(Op::Lookup { parent: mount.root, name: name("log") }, None).await {
+                Ok(Answer { reply: Reply::Attr(attr), .. }) => attr.ino,
+                other => panic!("it is there: {:?}", other.map(|answer| answer.reply)),
+            };
+            *there.mount.lock().expect("no panic") = Some((mount, log));
         });
-    }
+        until(hosts, || next.mount.lock().expect("no panic").is_some()).await;
+        let waited_ms = (hosts.clock().now_ns() - began_ns) / MS;
+        assert!((9_000..15_000).contains(&waited_ms), "seed {seed}: {waited_ms} ms");
+        let (log, _) = seen(hosts, &next).await;
+        check_log(&log, &progress.told.lock().expect("no panic"));
+    });
 }
 
 /// Bugs of the brick that a client on another machine meets: each has a property fail for a seed.
