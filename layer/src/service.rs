@@ -121,11 +121,18 @@ impl Service for Served {
         };
         self.check_holder(session, &client)?;
         // Its kernel may cache all of the volume (rule R2).
-        if self.groups.has_other_session(volume.id, session) {
+        if !self.groups.claim(volume.id, session, false) {
             return Err(refused(Reason::Busy, "the volume is mounted elsewhere; unmount it there"));
         }
         let holder = Holder { client, volume: volume.id, locks: false };
-        let begun = self.groups.admit_session(session, &holder).await.map_err(|error| told(Reason::Busy, &error))?;
+        let begun = match self.groups.admit_session(session, &holder).await {
+            Ok(begun) => begun,
+            Err(error) => {
+                // Nobody has it. If that can't be noted now, it is once the session has been silent for long.
+                drop(self.groups.end_session(session).await);
+                return Err(told(Reason::Busy, &error));
+            }
+        };
         let stack = (self.stack_of)(&volume);
         let welcome = HelloOk {
             version,

@@ -511,16 +511,27 @@ impl Brick {
         let next =
             "a client of another machine has the volume mounted: unmount it there, or revoke it (sinter client revoke)";
         self.refuse_attached(volume, next)?;
-        let mount = mount(&self.runtime, &self.entries, options, transport)?;
-        let stack = self.stack(volume);
         // Never zero, which means "no session".
         let session = SessionId(self.runtime.random.next_u64() | 1);
+        if !self.groups.claim(volume.id, session, true) {
+            return Err(Error::new(Kind::Busy, next));
+        }
+        let mount = mount(&self.runtime, &self.entries, options, transport).inspect_err(|_| self.unmounted(session))?;
+        let stack = self.stack(volume);
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
         // A brick that takes no changes is mounted all the same: to be read.
         drop(on_core(&reactors, move || async move { groups.begin_session(id, session).await }));
         let brick = self.groups.store().uuid.mark();
         let identity = Identity { volume: volume.id, root: volume.root, session, brick };
         front::fuse::serve(&self.runtime, mount, stack, identity)
+    }
+
+    /// Ends the session of a mount that is gone. If that can't be noted now, it is at the next start.
+    pub fn unmounted(&self, session: SessionId) {
+        let groups = self.groups.clone();
+        if let Ok(reactors) = self.reactors() {
+            drop(on_core(&reactors, move || async move { groups.end_session(session).await }));
+        }
     }
 
     /// The space that a volume used at the last checkpoint; another one follows soon if there is anything new to count.

@@ -285,7 +285,11 @@ impl Daemon {
     }
 
     fn forget_ended(&self) {
-        self.mounts.lock().expect("no panic while held").retain(|mounted| !mounted.serving.has_ended());
+        let is_gone = |mounted: &mut Mounted| mounted.serving.has_ended();
+        let gone: Vec<_> = self.mounts.lock().expect("no panic while held").extract_if(.., is_gone).collect();
+        if let Ok(brick) = self.backend.brick() {
+            gone.iter().for_each(|mounted| brick.unmounted(mounted.serving.session()));
+        }
     }
 
     /// The mounts.

@@ -45,6 +45,10 @@ fn a_few_commands_lead_to_a_mount_and_wrong_ones_to_the_right_ones() {
     fail(&["mount", &absent, mount, "--directory", membership], 1, &["absent"]);
     assert!(mounts_below(home.scratch.path()).is_empty());
 
+    // A mount on the server itself comes first, and goes.
+    succeed(&["mount", text(&home.data), "default", mount]);
+    fail(&["mount", &place, text(&home.scratch.directory("beside")), "--directory", membership], 3, &["elsewhere"]);
+    succeed(&["umount", mount]);
     let output = run(&["mount", &place, mount, "--directory", membership]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     fs::write(home.mount.join("file"), "over the network").expect("writable");

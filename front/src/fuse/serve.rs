@@ -145,6 +145,7 @@ pub(super) struct Shared {
     /// True once a request has come in an entry.
     by_entry: AtomicBool,
     pub(super) turns: Turns,
+    session: SessionId,
     _taken: Option<Taken>,
 }
 
@@ -209,6 +210,7 @@ pub fn serve_target<T: Target>(
         bell: Condvar::new(),
         by_entry: AtomicBool::new(false),
         turns: Turns::default(),
+        session: identity.session,
         _taken: taken,
     });
     let mut cores = Vec::with_capacity(count);
@@ -498,6 +500,10 @@ async fn through_by(gate: &Gate, core: usize, runtime: &Runtime, deadline_ns: u6
 }
 
 impl Serving {
+    /// The session of its requests.
+    pub fn session(&self) -> SessionId {
+        self.shared.session
+    }
     /// The mount that is served.
     pub fn mount(&self) -> &Mount {
         &self.shared.mount

@@ -59,10 +59,25 @@ pub struct Known {
 }
 
 impl Groups {
+    /// Reserves a volume for a session, which from then on has it alone (rule R2) until it is ended. False if another one has it, or is
+    /// about to. Mounts of this machine know of each other.
+    pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> bool {
+        let mut sessions = self.sessions.lock();
+        let is_other = |(id, served): (&SessionId, &Served)| {
+            *id != session && served.volume == volume && !(is_local && served.is_local)
+        };
+        if sessions.served.iter().any(is_other) && !active(Bug::MountedTwice) {
+            return false;
+        }
+        sessions.served.entry(session).or_insert(Served { volume, is_local, has_told: true });
+        true
+    }
+
     /// Begins the session of a mount of this machine. Ends the one that the volume's mount had before. Errors: those of a change.
     /// The new session has begun all the same, and open files of the former one are freed at the next start.
     pub async fn begin_session(&self, volume: VolumeId, session: SessionId) -> Result<()> {
-        let is_former = |(_, served): &(&SessionId, &Served)| served.is_local && served.volume == volume;
+        let is_former =
+            |(id, served): &(&SessionId, &Served)| served.is_local && served.volume == volume && **id != session;
         let former = self.sessions.lock().served.iter().find(is_former).map(|(session, _)| *session);
         let ended = match former {
             Some(former) => self.end_session(former).await,
@@ -72,7 +87,7 @@ impl Groups {
         ended
     }
 
-    /// Admits the session of a client on another machine, or one of before a start again. When this returns, the session is durable:
+    /// Admits the session of a client on another machine, which has claimed its volume, or one of before a start again. When this returns, the session is durable:
     /// it outlives the process. Errors: those of a change, and of `store::feature::require`.
     pub async fn admit_session(&self, session: SessionId, holder: &Holder) -> Result<Begun> {
         store::feature::require(self.store(), NETWORK_SESSIONS).await?;
@@ -196,12 +211,6 @@ impl Groups {
             Known { session, holder, has_told }
         };
         holders.into_iter().map(known).collect()
-    }
-
-    /// True if a session other than this one is served from the volume.
-    pub fn has_other_session(&self, volume: VolumeId, session: SessionId) -> bool {
-        let sessions = self.sessions.lock();
-        sessions.served.iter().any(|(id, served)| served.volume == volume && *id != session)
     }
 
     /// True if a change that a client was told of is not in its group's order any more (rule P3).
