@@ -105,7 +105,13 @@ impl<T: Target> Handler<T> {
                 self.ends.close(handle);
                 let _ = send(back, unique, &Head::status(unique, 0), &[]);
             }
-            Ok(ask) => self.ask(&message.header, ask, payload, arrival, back).await,
+            Ok(ask) => match &self.waiting {
+                None => self.ask(&message.header, ask, payload, arrival, back).await,
+                Some(waiting) => {
+                    let _listed = waiting.list(unique, pid);
+                    self.ask(&message.header, ask, payload, arrival, back).await;
+                }
+            },
             Err(error) => drop(send(back, unique, &Head::status(unique, reply::errno(&error)), &[])),
         }
     }
@@ -129,15 +135,16 @@ impl<T: Target> Handler<T> {
         arrival: Arrival,
         back: &mut Back<'_>,
     ) {
-        let _listed = self.waiting.as_ref().map(|waiting| waiting.list(header.unique, header.pid));
         let row = self.row(&ask);
         let mut context = self.context(header, &ask, arrival);
         context.span.mark(Stage::Front, self.runtime.stamp());
-        let durable = self.is_durable(&ask);
-        let losses = if durable { self.target.losses() } else { 0 };
+        // Of a change that is to be durable: the losses so far.
+        let losses = self.is_durable(&ask).then(|| self.target.losses());
         let mut taped = self.runtime.ledger.tape_key().and_then(|key| self.taped(&ask, payload.as_ref(), key));
         let mut response = self.respond(&mut context, header, ask, payload).await;
-        if durable && response.is_ok() {
+        if let Some(losses) = losses
+            && response.is_ok()
+        {
             let synced = self.call(&context, Op::SyncAll).await;
             let is_lost = self.target.losses() != losses;
             response = if is_lost { lost() } else { synced.and(response) };

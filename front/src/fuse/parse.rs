@@ -152,7 +152,6 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::STATX => Ok(Ask::Birth(Op::GetAttr { ino })),
         opcode::SETATTR => set_attr(fields, ino),
         opcode::OPEN | opcode::OPENDIR | opcode::RELEASE | opcode::RELEASEDIR => handle(header.opcode, fields, ino),
-        opcode::INTERRUPT => interrupt(fields),
         opcode::FSYNC | opcode::FSYNCDIR => fsync(header.opcode, fields, ino),
         opcode::READDIR | opcode::READDIRPLUS => read_dir(header.opcode, fields, ino),
         opcode::GETXATTR | opcode::LISTXATTR => get_xattr(header.opcode, fields, ino),
@@ -179,18 +178,20 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::FORGET => forget(fields, ino),
         opcode::BATCH_FORGET => batch_forget(fields, root),
         opcode::RENAME | opcode::RENAME2 => rename(header.opcode, fields, ino, root),
-        other => Ok(unsupported(other)),
+        opcode => seldom(opcode, fields),
     }
 }
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop sending a kind of request, so it is the answer
 /// exactly where that is wanted: FLUSH (rule F4), ACCESS, POLL, COPY_FILE_RANGE (the kernel then copies through its
 /// page cache), BMAP.
-fn unsupported(code: u32) -> Ask {
+#[cold]
+fn seldom(code: u32, mut fields: Fields<'_>) -> Result<Ask> {
     match code {
-        opcode::NOTIFY_REPLY => Ask::Silent,
-        opcode::DESTROY => Ask::Answer(0),
-        _ => Ask::Answer(libc::ENOSYS),
+        opcode::NOTIFY_REPLY => Ok(Ask::Silent),
+        opcode::DESTROY => Ok(Ask::Answer(0)),
+        opcode::INTERRUPT => fields.u64().map(Ask::Interrupt),
+        _ => Ok(Ask::Answer(libc::ENOSYS)),
     }
 }
 
@@ -372,10 +373,6 @@ fn seek(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
         libc::SEEK_HOLE => Ok(Ask::Seek(Op::Seek { ino, offset, what: Seek::Hole })),
         _ => Err(invalid("a seek for neither data nor a hole")),
     }
-}
-
-fn interrupt(mut fields: Fields<'_>) -> Result<Ask> {
-    fields.u64().map(Ask::Interrupt)
 }
 
 fn fsync(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {

@@ -475,35 +475,25 @@ fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) 
 /// (`Context::keeps`), and an open (Open, Create, TempFile). Either keeps an unlinked inode alive (rule R2: opens
 /// belong to sessions). True if an open was counted.
 fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
-    if context.keeps
-        && let Some((ino, nameless)) = told_by(op, decision)
-    {
-        held.of(ino.group()).known.told((volume, context.session), ino, nameless);
+    let (tells, opens) = match op {
+        Op::Create { .. } | Op::TempFile { .. } => (true, true),
+        Op::Open { .. } => (false, true),
+        Op::Lookup { .. }
+        | Op::Recall { .. }
+        | Op::MakeDir { .. }
+        | Op::SymLink { .. }
+        | Op::MakeNode { .. }
+        | Op::Link { .. } => (true, false),
+        _ => return false,
+    };
+    let Reply::Attr(attr) = &decision.reply else { return false };
+    let client = (volume, context.session);
+    if tells && context.keeps {
+        held.of(attr.ino.group()).known.told(client, attr.ino, attr.inode.links == 0);
     }
-    if let (Op::Open { .. } | Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(Attr { ino, .. })) =
-        (op, &decision.reply)
-        && !active(Bug::OpenUncounted)
-    {
-        held.of(ino.group()).known.opened((volume, context.session), *ino);
-        return true;
+    let opens = opens && !active(Bug::OpenUncounted);
+    if opens {
+        held.of(attr.ino.group()).known.opened(client, attr.ino);
     }
-    false
-}
-
-/// The inode of which a client learns by the answer to this operation, and true if the inode has no name.
-fn told_by(op: &Op, decision: &Decision) -> Option<(Ino, bool)> {
-    match (op, &decision.reply) {
-        (
-            Op::Lookup { .. }
-            | Op::Recall { .. }
-            | Op::Create { .. }
-            | Op::MakeDir { .. }
-            | Op::SymLink { .. }
-            | Op::MakeNode { .. }
-            | Op::TempFile { .. }
-            | Op::Link { .. },
-            Reply::Attr(attr),
-        ) => Some((attr.ino, attr.inode.links == 0)),
-        _ => None,
-    }
+    opens
 }
