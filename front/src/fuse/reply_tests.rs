@@ -133,13 +133,13 @@ fn opens_bypass_the_cache_where_the_flags_say_so() {
         (libc::O_WRONLY | libc::O_SYNC, fopen::KEEP_CACHE | direct),
     ];
     for (flags, expected) in cases {
-        let head = Head::open(42, flags as u32, (0, 0));
+        let head = Head::open(42, flags as u32, (17, 3));
         let mut fields = opened(&head, 0, 0);
-        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(flags as u64), Ok(expected), Ok(0)), "{flags:#o}");
-        let head = Head::create(42, &attr(), ORIGIN, flags as u32, (0, 0));
+        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(3 << 32 | 17), Ok(expected), Ok(0)), "{flags:#o}");
+        let head = Head::create(42, &attr(), ORIGIN, flags as u32, (17, 3));
         let mut fields = opened(&head, 0, 0);
         fields.bytes(abi::ENTRY_OUT_BYTES).expect("the entry");
-        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(flags as u64), Ok(expected), Ok(0)));
+        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(3 << 32 | 17), Ok(expected), Ok(0)));
     }
 }
 
