@@ -170,7 +170,8 @@ fn a_program_that_waits_can_be_killed() {
         print('open', flush=True)\n\
         sys.stdin.readline()\n\
         os.write(file, b'x' * 65536)\n\
-        print('written', flush=True)\n";
+        print('written', flush=True)\n\
+        signal.setitimer(signal.ITIMER_REAL, 0)\n";
     let home = Home::new("killed");
     let server = home.serve(&[]);
     let client = Daemon::start(home.client());
