@@ -282,6 +282,10 @@ impl Op {
             | Op::VolumeList => None,
         }
     }
+    /// True for operations on the catalogue of volumes. A new operation without an inode counts as one until somebody has said otherwise.
+    pub fn is_of_catalogue(&self) -> bool {
+        self.home().is_none() && !matches!(self, Op::StatFs | Op::SyncAll)
+    }
     /// Short name for ledgers and tables.
     pub fn name(&self) -> &'static str {
         match self {

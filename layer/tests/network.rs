@@ -517,24 +517,26 @@ fn a_request_that_was_given_up_leaves_nothing_open() {
 /// Two clients that ask for a volume at the same moment don't both get it: the kernel of each would cache all of it.
 #[test]
 fn of_two_clients_that_come_at_once_one_is_let_in() {
-    for seed in 0..SEEDS {
-        let mut fleet = fleet(seed);
-        let hosts = fleet.hosts().clone();
-        fleet.block_on(async {
-            start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
-            let entered = Arc::new(AtomicUsize::new(0));
-            for core in 0..2 {
-                let (entered, runtime) = (entered.clone(), hosts.runtime(CLIENT));
-                let address = hosts.links().address(SERVER, PORT);
-                spawn(&runtime.clone(), core, move || async move {
-                    Mount::new(runtime, address).await;
-                    entered.fetch_add(1, Ordering::Relaxed);
-                });
-            }
-            hosts.clock().sleep(5_000 * MS).await;
-            assert_eq!(entered.load(Ordering::Relaxed), 1, "seed {seed}");
-        });
-    }
+    (0..SEEDS).for_each(two_at_once);
+}
+
+fn two_at_once(seed: u64) {
+    let mut fleet = fleet(seed);
+    let hosts = fleet.hosts().clone();
+    fleet.block_on(async {
+        start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+        let entered = Arc::new(AtomicUsize::new(0));
+        for core in 0..2 {
+            let (entered, runtime) = (entered.clone(), hosts.runtime(CLIENT));
+            let address = hosts.links().address(SERVER, PORT);
+            spawn(&runtime.clone(), core, move || async move {
+                Mount::new(runtime, address).await;
+                entered.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        hosts.clock().sleep(5_000 * MS).await;
+        assert_eq!(entered.load(Ordering::Relaxed), 1, "seed {seed}");
+    });
 }
 
 /// A client that died without a word keeps its volume for a lease. Then the next one gets it, and nothing of the first one stays open.
@@ -567,10 +569,11 @@ fn a_volume_is_given_away_after_a_lease() {
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn each_bug_is_noticed() {
-    let noticed: [(Bug, fn(u64)); 3] = [
+    let noticed: [(Bug, fn(u64)); 4] = [
         (Bug::ResultForgotten, through_breaks),
         (Bug::OrphansNotAwaited, through_crashes),
         (Bug::FsyncIgnoresTerm, |seed| _ = through_losses(seed)),
+        (Bug::MountedTwice, two_at_once),
     ];
     for (bug, property) in noticed {
         assert!((0..SEEDS).any(|seed| fails(move || property(seed), bug)), "went unnoticed: {bug:?}");

@@ -4,6 +4,7 @@
 use crate::admin::protocol::{Agent, Answer, Device, Figure, FileOf, Request, Space, Status};
 use crate::affected;
 use crate::cli::{Geometry, Transport};
+use crate::cores::Cores;
 use crate::daemon::{described, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
@@ -67,7 +68,7 @@ pub enum IfNew<'a> {
 /// An open brick, ready to be served.
 pub struct Brick {
     runtime: Runtime,
-    reactors: Mutex<Option<Arc<Reactors>>>,
+    cores: Cores,
     groups: Arc<Groups>,
     shape: Status,
     warnings: Vec<String>,
@@ -252,9 +253,9 @@ impl Brick {
             directory::link_device(data, number, Some(path)).map_err(failed)?;
         }
         let shape = Status { memory_max_bytes: memory_max, cores: reactors.cores() as u32, ..shape };
-        let reactors = Mutex::new(Some(Arc::new(reactors)));
+        let cores = Cores::new(reactors, "the brick is closed");
         let entries = Entries::of(&runtime);
-        Ok(Brick { runtime, reactors, groups, shape, warnings, formatted, entries, stacks: Arc::default() })
+        Ok(Brick { runtime, cores, groups, shape, warnings, formatted, entries, stacks: Arc::default() })
     }
 }
 
@@ -360,8 +361,7 @@ impl Brick {
 
     /// The cores. Errors: the brick is closed.
     pub fn reactors(&self) -> Result<Arc<Reactors>> {
-        let reactors = self.reactors.lock().expect("no panic while held");
-        reactors.clone().ok_or_else(|| Error::new(Kind::Interrupted, "the brick is closed"))
+        self.cores.get()
     }
 
     /// Passes an operation on the brick's catalogue to the groups.
@@ -516,7 +516,16 @@ impl Brick {
         if !self.groups.claim(volume.id, session, true) {
             return Err(Error::new(Kind::Busy, next));
         }
-        let mount = mount(&self.runtime, &self.entries, options, transport).inspect_err(|_| self.unmounted(session))?;
+        self.serve_as(session, volume, options, transport).inspect_err(|_| self.unmounted(session))
+    }
+    fn serve_as(
+        &self,
+        session: SessionId,
+        volume: &base::Volume,
+        options: &MountOptions,
+        transport: Transport,
+    ) -> Result<Serving> {
+        let mount = mount(&self.runtime, &self.entries, options, transport)?;
         let stack = self.stack(volume);
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
         // A brick that takes no changes is mounted all the same: to be read.
@@ -597,9 +606,7 @@ impl Brick {
 
     /// Stops the cores, after `commit`.
     pub fn stop(&self) {
-        let reactors = self.reactors.lock().expect("no panic while held").take();
-        let alone = reactors.map(Arc::try_unwrap);
-        alone.into_iter().for_each(|alone| alone.ok().expect("nobody calls a brick that is being closed").stop());
+        self.cores.stop();
     }
 
     /// Both: of a brick that is not mounted.

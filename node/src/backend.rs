@@ -83,9 +83,7 @@ impl Backend {
             Backend::Brick(brick) => {
                 (brick.runtime(), Some(brick.groups().clone()), brick.reactors()?.probe(), brick.memory_max_bytes())
             }
-            Backend::Remote(remote) => {
-                (remote.runtime(), None, remote.reactors()?.probe(), remote.status().memory_max_bytes)
-            }
+            Backend::Remote(remote) => (remote.runtime(), None, remote.reactors()?.probe(), remote.memory_max_bytes()),
         };
         Ok(Gatherer {
             runtime: runtime.clone(),

@@ -1,5 +1,5 @@
-//! A brick or a server's volume being served: its mounts, its admin socket, and what ends it (a signal, the socket, somebody who unmounts). The
-//! end itself is told in `ending`.
+//! A brick or a server's volume being served: its mounts, its admin socket, and what ends it (a signal, the socket, somebody who
+//! unmounts). The end itself is told in `ending`.
 
 use crate::admin::protocol::{self, Answer, Layered, Operation, Request, StageTimes, Status, Times};
 use crate::admin::server::{self, Server};
@@ -230,6 +230,7 @@ impl Daemon {
         if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone())) {
             // The first error is the one to tell.
             drop(serving.stop(UNMOUNT_PATIENCE));
+            self.unmounted(&serving);
             return Err(error);
         }
         say(&format!("{}: requests come over {}", path.display(), carrier(serving.transport(), self.transport)));
@@ -287,8 +288,12 @@ impl Daemon {
     fn forget_ended(&self) {
         let is_gone = |mounted: &mut Mounted| mounted.serving.has_ended();
         let gone: Vec<_> = self.mounts.lock().expect("no panic while held").extract_if(.., is_gone).collect();
+        gone.iter().for_each(|mounted| self.unmounted(&mounted.serving));
+    }
+    /// Ends the session of a mount that is gone. At a client it ends with the daemon.
+    fn unmounted(&self, serving: &Serving) {
         if let Ok(brick) = self.backend.brick() {
-            gone.iter().for_each(|mounted| brick.unmounted(mounted.serving.session()));
+            brick.unmounted(serving.session());
         }
     }
 

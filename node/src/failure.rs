@@ -37,6 +37,11 @@ impl Exit {
     }
 }
 
+/// What is wrong, and the next step if the text says one behind a colon.
+pub fn parts(text: &str) -> (&str, Option<&str>) {
+    text.split_once(": ").map_or((text, None), |(wrong, step)| (wrong, Some(step)))
+}
+
 /// The reason why a command ended without doing what was asked.
 #[derive(Debug)]
 pub struct Failure {
@@ -54,10 +59,8 @@ impl Failure {
     /// An error met while doing `what`; the kind decides the exit code and, unless told otherwise, the next step.
     pub fn of(what: impl fmt::Display, error: &Error) -> Failure {
         // What says what to do, behind its colon, knows better than its kind.
-        let (wrong, step) = match error.what.split_once(": ") {
-            Some((wrong, step)) => (wrong, Some(step)),
-            None => (error.what, next_step(error.kind)),
-        };
+        let (wrong, step) = parts(error.what);
+        let step = step.or(next_step(error.kind));
         let context = error.context.as_ref().map_or(String::new(), |context| format!(": {context}"));
         let failure = Failure::new(Exit::of(error.kind), format!("{what}: {wrong}{context}"));
         Failure { next: step.map(str::to_string), ..failure }.or_limited()

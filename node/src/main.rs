@@ -13,6 +13,7 @@ mod bench;
 mod cli;
 mod commands;
 mod config;
+mod cores;
 mod daemon;
 mod directory;
 mod doctor;

@@ -5,9 +5,11 @@
 
 use crate::admin::protocol::Status;
 use crate::assembly::{on_core, start};
+use crate::cores::Cores;
 use crate::directory;
-use crate::failure::{Exit, Failure};
+use crate::failure::{self, Exit, Failure};
 use crate::host;
+use crate::network::now_s;
 use base::{Error, Kind, Name, Op, Result, SessionId};
 use control::certificates::make_request;
 use control::client::Membership;
@@ -97,7 +99,7 @@ pub fn place_of(path: &Path) -> Option<Place> {
 pub struct Remote {
     place: Place,
     runtime: Runtime,
-    reactors: Mutex<Option<Arc<Reactors>>>,
+    cores: Cores,
     client: Arc<Client>,
     welcome: HelloOk,
     volume: base::Volume,
@@ -149,11 +151,11 @@ pub fn open(
         Err(refused) => return Err(refusal(place, &refused)),
     };
     let stack = Arc::new(Stack::new(client.clone(), &volume.layers, &base::Limits::NONE));
-    let (entries, reactors) = (Entries::of(&runtime), Mutex::new(Some(Arc::new(reactors))));
+    let (entries, cores) = (Entries::of(&runtime), Cores::new(reactors, "the mount has ended"));
     Ok(Remote {
         place: place.clone(),
         runtime,
-        reactors,
+        cores,
         client,
         welcome,
         volume,
@@ -246,13 +248,12 @@ fn welcome(
         }
         Some(Err(refused)) => Ok(Err(refused)),
         None => {
-            let error = client.reach().error;
-            if let Some(error) = error.filter(|error| error.kind == Kind::Busy) {
+            let why = client.reach().error;
+            if let Some(error) = why.clone().filter(|error| error.kind == Kind::Busy) {
                 return Err(error);
             }
             let what = "the server does not answer: look whether it runs and listens (sinter status BRICK there), and whether a \
                         firewall lets this machine through";
-            let why = client.reach().error;
             let why = why.map_or(format!("tried for {} s", FIRST.as_secs()), |error| error.to_string());
             Err(Error::new(Kind::Host, what).with(why))
         }
@@ -266,10 +267,7 @@ fn refusal(place: &Place, refused: &Refused) -> Failure {
         Reason::Version => Exit::Newer,
         _ => Exit::Failed,
     };
-    let (wrong, step) = match refused.text.split_once(": ") {
-        Some((wrong, step)) => (wrong, Some(step)),
-        None => (&*refused.text, None),
-    };
+    let (wrong, step) = failure::parts(&refused.text);
     let failure = Failure::new(exit, format!("can't mount {place}: {wrong}"));
     match step {
         Some(step) => failure.next(step),
@@ -302,8 +300,11 @@ impl Remote {
     }
     /// The cores.
     pub fn reactors(&self) -> Result<Arc<Reactors>> {
-        let reactors = self.reactors.lock().expect("no panic while held");
-        reactors.clone().ok_or_else(|| Error::new(Kind::Interrupted, "the mount has ended"))
+        self.cores.get()
+    }
+    /// The bound of its memory.
+    pub fn memory_max_bytes(&self) -> u64 {
+        self.memory_max_bytes
     }
     /// The figures for `sinter status`.
     pub fn status(&self) -> Status {
@@ -342,7 +343,7 @@ impl Remote {
         }
         *looked = Some(Instant::now());
         let mut membership = self.membership.lock().expect("no panic while held");
-        let now_s = (self.runtime.clock.wall().0 / 1_000_000_000).max(0) as u64;
+        let now_s = now_s(&self.runtime);
         if membership.identity().is_ok_and(|identity| now_s < identity.renewal_at_s()) {
             return None;
         }
@@ -397,7 +398,7 @@ impl Remote {
     /// Answers what waits for a server that is away with errors, at the daemon's end.
     pub fn give_up_waiting(&self) {
         if self.client.reach().away_since_ns.is_some() {
-            self.client.give_up();
+            self.client.end();
         }
     }
     /// Has the server make durable what it has acknowledged, and ends the session. Errors: those of the server; it is away.
@@ -419,9 +420,7 @@ impl Remote {
     }
     /// Stops the cores, after `commit`.
     pub fn stop(&self) {
-        let reactors = self.reactors.lock().expect("no panic while held").take();
-        let alone = reactors.map(Arc::try_unwrap);
-        alone.into_iter().for_each(|alone| alone.ok().expect("nobody calls a mount that is being closed").stop());
+        self.cores.stop();
     }
 }
 

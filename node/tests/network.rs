@@ -45,7 +45,8 @@ fn a_few_commands_lead_to_a_mount_and_wrong_ones_to_the_right_ones() {
     fail(&["mount", &absent, mount, "--directory", membership], 1, &["absent"]);
     assert!(mounts_below(home.scratch.path()).is_empty());
 
-    // A mount on the server itself comes first, and goes.
+    // A mount on the server itself that can't be made leaves the volume to others; one that is made has it, until it goes.
+    fail(&["mount", text(&home.data), "default", text(&home.scratch.join("nowhere"))], 1, &["nowhere"]);
     succeed(&["mount", text(&home.data), "default", mount]);
     fail(&["mount", &place, text(&home.scratch.directory("beside")), "--directory", membership], 3, &["elsewhere"]);
     succeed(&["umount", mount]);

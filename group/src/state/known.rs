@@ -200,6 +200,10 @@ impl Known {
             }
         }
     }
+    /// True if a session has opened or learnt of anything.
+    pub fn has(&self, session: SessionId) -> bool {
+        self.tables.iter().any(|table| table.session == session)
+    }
     /// Forgets everything of a session.
     pub fn end(&mut self, session: SessionId) {
         self.tables.retain(|table| table.session != session);

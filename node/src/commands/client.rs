@@ -1,6 +1,6 @@
 //! `sinter client`: clients of a brick, and joining as one.
 
-use super::token::{ask, left, now_s, rights};
+use super::token::{ask, left, listed, rights};
 use super::{print, print_json};
 use crate::admin::client::unexpected;
 use crate::admin::protocol::{Answer, Joined, NetworkRequest};
@@ -19,11 +19,7 @@ pub fn run(command: &ClientCommand) -> Result<Exit, Failure> {
             let Answer::Clients(clients) = ask(&options.data, NetworkRequest::Clients)? else {
                 return Err(unexpected());
             };
-            match (options.json, clients.is_empty()) {
-                (true, _) => print_json(&clients)?,
-                (false, true) => print("no clients\n")?,
-                (false, false) => print(&table(&clients, now_s()))?,
-            }
+            listed(options.json, &clients, "no clients", table)?;
         }
         ClientCommand::Revoke(options) => revoke(options)?,
     }

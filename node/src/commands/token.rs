@@ -6,6 +6,7 @@ use crate::admin::protocol::{Answer, Granted, Invited, NetworkRequest, Request, 
 use crate::cli::{TokenCommand, TokenCreate};
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table};
+use serde::Serialize;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -17,11 +18,7 @@ pub fn run(command: &TokenCommand) -> Result<Exit, Failure> {
             let Answer::Tokens(tokens) = ask(&options.data, NetworkRequest::Tokens)? else {
                 return Err(unexpected());
             };
-            match (options.json, tokens.is_empty()) {
-                (true, _) => print_json(&tokens)?,
-                (false, true) => print("no tokens\n")?,
-                (false, false) => print(&table(&tokens, now_s()))?,
-            }
+            listed(options.json, &tokens, "no tokens", table)?;
         }
         TokenCommand::Revoke(options) => {
             let id = options.id.clone();
@@ -33,6 +30,20 @@ pub fn run(command: &TokenCommand) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Prints a list: JSON, or the table of what there is at this time.
+pub(super) fn listed<T: Serialize>(
+    json: bool,
+    items: &[T],
+    none: &str,
+    table: impl FnOnce(&[T], u64) -> String,
+) -> Result<(), Failure> {
+    match items {
+        _ if json => print_json(&items),
+        [] => print(&format!("{none}\n")),
+        _ => print(&table(items, now_s())),
+    }
 }
 
 /// Asks the daemon of a brick, which has to listen.
@@ -64,7 +75,7 @@ fn create(options: &TokenCreate) -> Result<(), Failure> {
 }
 
 /// The time in seconds since 1970.
-pub(super) fn now_s() -> u64 {
+fn now_s() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 

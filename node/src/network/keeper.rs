@@ -1,6 +1,6 @@
 //! The keeper of certificates and rights of a brick that listens: `control::Network`, as connections ask it.
 
-use base::{Error, Kind, Name, Result, SessionId};
+use base::{Error, Holder, Kind, Name, Result, SessionId};
 use control::{Bearer, Certificate, Chain, Grant, Held, Identity, Network, Secret};
 use group::Groups;
 use layer::{Gate, Recognised, Right, Served};
@@ -17,6 +17,12 @@ pub struct Keeper {
     runtime: Runtime,
     groups: Arc<Groups>,
     server: OnceLock<Weak<Server<Served>>>,
+}
+
+/// The sessions of clients of other machines whose holder `is_meant` picks.
+pub fn sessions_of(groups: &Groups, is_meant: impl Fn(&Holder) -> bool) -> Vec<SessionId> {
+    let meant = groups.network_sessions().into_iter().filter(|known| is_meant(&known.holder));
+    meant.map(|known| known.session).collect()
 }
 
 /// The time in seconds since 1970.
@@ -77,8 +83,7 @@ impl Keeper {
     /// Ends the connections of a client, which comes again and gets its new rights.
     fn hang_up(&self, client: &[u8]) {
         let Some(server) = self.server.get().and_then(Weak::upgrade) else { return };
-        let of = self.groups.network_sessions().into_iter().filter(|known| known.holder.client.as_bytes() == client);
-        let sessions: Vec<SessionId> = of.map(|known| known.session).collect();
+        let sessions = sessions_of(&self.groups, |holder| holder.client.as_bytes() == client);
         sessions.into_iter().for_each(|session| server.hang_up(session));
     }
 }
@@ -87,9 +92,10 @@ impl Gate for Keeper {
     fn recognise(&self, certificate: &[u8]) -> std::result::Result<Recognised, Refused> {
         let identity = Certificate(certificate.to_vec()).identity().map_err(|error| told(Reason::Stranger, &error))?;
         let now_s = now_s(&self.runtime);
-        let rights = self.read(|network| match identity.subject.cluster == network.cluster() {
-            true => network.rights_of(&identity, now_s).cloned().map_err(|error| told(Reason::Revoked, &error)),
-            false => network.rights_of(&identity, now_s).cloned().map_err(|error| told(Reason::Cluster, &error)),
+        let rights = self.read(|network| {
+            let is_ours = identity.subject.cluster == network.cluster();
+            let reason = if is_ours { Reason::Revoked } else { Reason::Cluster };
+            network.rights_of(&identity, now_s).cloned().map_err(|error| told(reason, &error))
         })?;
         let Bearer::Client(name) = &identity.subject.bearer else {
             return Err(Refused { reason: Reason::Stranger, text: "this is no client's certificate".into() });

@@ -7,12 +7,13 @@ mod identity;
 mod keeper;
 
 pub use identity::{own_name, secret, with_port};
+pub use keeper::now_s;
 
 use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, NetworkRequest, TokenMade};
 use crate::assembly::{Brick, on_core};
 use crate::cli::Listen;
 use crate::failure::{Exit, Failure};
-use base::{Error, Kind, Result, SessionId, VolumeId};
+use base::{Error, Kind, Result, VolumeId};
 use control::{Address as Place, ClientName, Grant, Invitation, Rights, Role, Token, Wish};
 use group::Groups;
 use keeper::Keeper;
@@ -21,8 +22,7 @@ use runtime::net::Address;
 use runtime::real::{Directory, Reactors};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::server::Server;
 
@@ -51,8 +51,7 @@ impl Listener {
         let name: ClientName = name.map_err(|error: Error| failed(error).exit(Exit::Usage))?;
         let (runtime, groups) = (brick.runtime(), brick.groups());
         let (identity, cluster) = (control::Uuid(groups.store().uuid.0), control::Uuid(secret()?));
-        let now_s = keeper::now_s(runtime);
-        let network = identity::open(data, identity, cluster, now_s).map_err(failed)?;
+        let network = identity::open(data, identity, cluster, now_s(runtime)).map_err(failed)?;
         let cluster = network.cluster();
         let keeper = Arc::new(Keeper::new(network, runtime, groups).map_err(failed)?);
         let credentials = keeper.credentials().map_err(failed)?;
@@ -62,7 +61,7 @@ impl Listener {
             return Err(Failure::new(Exit::Usage, format!("can't listen at {wanted}: it is no HOST:PORT")));
         };
         let served = Served::new(groups.clone(), name.as_str(), cluster.0, brick.stack_of()).behind(keeper.clone());
-        let known: Vec<SessionId> = groups.network_sessions().iter().map(|known| known.session).collect();
+        let known = keeper::sessions_of(groups, |_| true);
         let server = served.start(runtime, listener, Some(credentials), &known);
         keeper.serve(&server);
         let looked = Mutex::new(Instant::now());
@@ -110,8 +109,7 @@ impl Listener {
 
     /// Ends the sessions that `is_meant` picks, with their connections.
     fn expel(&self, reactors: &Reactors, is_meant: impl Fn(&base::Holder) -> bool) -> Result<()> {
-        let known = self.groups.network_sessions().into_iter().filter(|known| is_meant(&known.holder));
-        let sessions: Vec<SessionId> = known.map(|known| known.session).collect();
+        let sessions = keeper::sessions_of(&self.groups, is_meant);
         let server = self.server.clone();
         on_core(reactors, move || async move {
             for session in sessions {

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub struct Holdings(BTreeMap<Ino, (u64, u64)>);
 
 impl Holdings {
-    /// Counts what an answered request has changed. After a release: the opens that are left.
-    pub fn note(&mut self, context: &Context, op: &Op, reply: &Reply) -> Option<u64> {
+    /// Counts what an answered request has changed.
+    pub fn note(&mut self, context: &Context, op: &Op, reply: &Reply) {
         match (op, reply) {
             (Op::Open { .. }, Reply::Attr(attr)) => self.0.entry(attr.ino).or_default().0 += 1,
             (Op::Create { .. } | Op::TempFile { .. }, Reply::Attr(attr)) => {
@@ -33,14 +33,14 @@ impl Holdings {
                 let told = |entry: &&DirEntry| entry.attr.is_some();
                 entries.iter().filter(told).for_each(|entry| self.0.entry(entry.ino).or_default().1 += 1);
             }
-            (Op::Release { ino }, _) => {
-                self.less(*ino, 1, 0);
-                return Some(self.0.get(ino).map_or(0, |held| held.0));
-            }
+            (Op::Release { ino }, _) => self.less(*ino, 1, 0),
             (Op::Forget { ino, times }, _) => self.less(*ino, 0, *times),
             _ => {}
         }
-        None
+    }
+    /// True if the inode is open.
+    pub fn has_open(&self, ino: Ino) -> bool {
+        self.0.get(&ino).is_some_and(|held| held.0 > 0)
     }
     fn less(&mut self, ino: Ino, opens: u64, known: u64) {
         let Some(held) = self.0.get_mut(&ino) else { return };

@@ -163,6 +163,8 @@ impl Client {
         }
         let there = client.clone();
         runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(pulse(there)) }));
+        let there = client.clone();
+        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(settle(there)) }));
         client
     }
     /// The session.
@@ -248,8 +250,10 @@ impl Client {
     /// Goes away from a request: its outcome is noted when it comes. What it takes of its caller's memory is copied.
     async fn leave(&self, pending: &Pending, left: Left) -> Result<Answer> {
         let lent = pending.payload.lock().clone();
-        if let Some(lent) = lent {
-            let mut own = self.runtime.own_buffer(lent.len()).await?;
+        // Without memory it keeps what it was lent, and whoever lent that waits for it.
+        if let Some(lent) = lent
+            && let Ok(mut own) = self.runtime.own_buffer(lent.len()).await
+        {
             own.copy_from_slice(&lent);
             *pending.payload.lock() = Some(whole(own));
         }
@@ -277,10 +281,15 @@ impl Client {
         self.answered.notify();
         let (told, data, start) = outcome?;
         let answer = told.answer(data.map(whole))?;
-        if self.holdings.lock().note(context, op, &answer.reply) == Some(0) {
-            op.home().into_iter().for_each(|ino| self.changes.lock().closed(ino));
-        }
+        let mut holdings = self.holdings.lock();
+        holdings.note(context, op, &answer.reply);
         let mut changes = self.changes.lock();
+        if let Op::Release { ino } = op
+            && !holdings.has_open(*ino)
+        {
+            changes.closed(*ino);
+        }
+        drop(holdings);
         changes.note(op, &answer, start);
         match op {
             Op::Fsync { ino, .. } => changes.synced(Some(*ino), *changed),
@@ -324,10 +333,6 @@ impl Client {
     pub fn news_of_loss(&self) -> Option<(u64, Ino)> {
         self.changes.lock().news_of_loss()
     }
-    /// Answers all requests that are under way with an error, and asks nothing of the server any more.
-    pub fn give_up(&self) {
-        self.end();
-    }
     /// Ends the session, and all requests that are under way with an error. Returns once the server has noted that, or cannot be asked
     /// within so many nanoseconds: then it ends the session when it has not heard of it for long.
     pub async fn close(&self, patience_ns: u64) {
@@ -347,7 +352,7 @@ impl Client {
         self.end();
     }
 
-    /// Has the server make everything durable, so that less has to be known here. If it can't be done now, it is tried again.
+    /// Has the server make everything durable.
     async fn sync_all(&self) {
         let volume = self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.as_ref().map(|it| it.id));
         let context = Context::own(volume.unwrap_or(VolumeId(0)), Span::start(self.runtime.stamp()));
@@ -374,8 +379,8 @@ impl Client {
             self.answered.after(ticket).await;
         }
     }
-    /// Nothing is asked of the server any more.
-    fn end(&self) {
+    /// Answers all requests that are under way with an error, and asks nothing of the server any more.
+    pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         self.fail_if_over();
         self.changed.notify();
@@ -608,15 +613,20 @@ async fn pulse(client: Arc<Client>) {
         clock.sleep(PULSE_NS).await;
         let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;
         let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
-        if client.changes.lock().inodes() > INODES_MAX {
-            let there = client.clone();
-            let sync = move || -> Local { Box::pin(async move { there.sync_all().await }) };
-            client.runtime.tasks.spawn(0, Box::new(sync));
-        }
         let lane = client.wires.iter().find_map(|wire| wire.lock().lane.clone());
         let header = Header { session: client.session, ..Header::new(FrameKind::Pulse) };
         if let Some(lane) = lane {
             lane.outbox.push(None, |out| pulse.frame(out, header));
+        }
+    }
+}
+
+/// Bounds what has to be known here of changes that may be lost. One request at a time: a server that is away is asked once.
+async fn settle(client: Arc<Client>) {
+    while !client.is_over.load(Ordering::Acquire) {
+        client.runtime.clock.sleep(PULSE_NS).await;
+        if client.changes.lock().inodes() > INODES_MAX {
+            client.sync_all().await;
         }
     }
 }
