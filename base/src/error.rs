@@ -40,6 +40,10 @@ pub enum Kind {
     Quota,
     /// The brick or mount takes no changes.
     ReadOnly,
+    /// EDEADLK: the owner of a lock would wait for itself.
+    Deadlock,
+    /// ENOLCK: a mount has as many locks as one may have.
+    NoLocks,
     /// The session is over, or the request is older than what its client has the answers of.
     Fenced,
     /// Another process or mount uses the brick, volume or directory.
@@ -73,7 +77,7 @@ pub enum Remedy {
 
 impl Kind {
     /// Every kind, for tests that cover them all.
-    pub const ALL: [Kind; 24] = [
+    pub const ALL: [Kind; 26] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::NotEmpty,
@@ -91,6 +95,8 @@ impl Kind {
         Kind::NoSpace,
         Kind::Quota,
         Kind::ReadOnly,
+        Kind::Deadlock,
+        Kind::NoLocks,
         Kind::Fenced,
         Kind::Busy,
         Kind::Io,
@@ -120,6 +126,8 @@ impl Kind {
             Kind::NoSpace => "no-space",
             Kind::Quota => "quota",
             Kind::ReadOnly => "read-only",
+            Kind::Deadlock => "deadlock",
+            Kind::NoLocks => "no-locks",
             Kind::Fenced => "fenced",
             Kind::Busy => "busy",
             Kind::Io => "io",
@@ -149,7 +157,9 @@ impl Kind {
             Kind::ReadOnly => 30,
             Kind::TooManyLinks => 31,
             Kind::OtherProject => 18,
+            Kind::Deadlock => 35,
             Kind::NameTooLong => 36,
+            Kind::NoLocks => 37,
             Kind::NotEmpty => 39,
             Kind::Permission => 1,
             Kind::NoAttribute => 61,

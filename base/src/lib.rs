@@ -13,6 +13,7 @@ pub mod ids;
 pub mod inode;
 pub mod layer;
 pub mod limits;
+pub mod lock;
 pub mod name;
 pub mod op;
 pub mod seeded;
@@ -23,6 +24,7 @@ pub use error::{Error, Kind, Remedy, Result};
 pub use ids::{GroupId, Index, Ino, LeafKey, Life, Place, ReplicaId, RequestId, SegmentId, SessionId, Term, VolumeId};
 pub use inode::{Attributes, FileKind, Guard, Inode, TierHint, Time};
 pub use layer::{Layer, Operations};
+pub use lock::{FileLock, LockWish};
 pub use name::Name;
 pub use op::{
     At, Attr, Blocks, DirEntry, OP_NAMES, Op, Outcome, Reply, Room, Seek, SetAttr, SetHow, SetTime, StatFs, Sync,

@@ -56,6 +56,11 @@ pub const HEADER_BLOCKS_MAX: usize = 17;
 /// Largest number of requests that a session may have open at once: a client gives out number `n` only when it has the answers of
 /// all up to `n - 1024`. So the results of those need not be kept (rule P9). FUSE has no more requests under way on a connection.
 pub const SESSION_OPEN_MAX: u64 = 1024;
+/// Most locks of files and places in queues for them that a session may have: far more than programs have. All of one file are looked at
+/// for each, within tens of microseconds.
+pub const SESSION_LOCKS_MAX: usize = 1 << 13;
+/// Time for which a place in the queue for a lock is kept after it was asked for last, in nanoseconds. Clients ask each second.
+pub const LOCK_PLACE_NS: u64 = 5_000_000_000;
 /// Terms of a group that are remembered with their first records: as many starts may lie between a change and the fsync that asks
 /// for it (rule P3).
 pub const TERMS_MAX: usize = 64;

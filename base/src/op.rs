@@ -6,6 +6,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{Ino, VolumeId};
 use crate::inode::{FileKind, Guard, Inode, Time};
 use crate::layer::Layer;
+use crate::lock::{FileLock, LockWish};
 use crate::name::Name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -166,6 +167,8 @@ pub enum Op {
     Fsync { ino: Ino, sync: Sync },
     /// Entries of a directory after `cookie` (0 = from the start), at most `count`; with attributes if `plus`.
     ReadDir { ino: Ino, cookie: u64, count: u32, plus: bool },
+    /// Ask for a lock, take it or give it back (`LockWish`). The caller's session has it until it is given back or ends.
+    Lock { lock: Box<FileLock>, wish: LockWish },
     /// Space of the volume.
     StatFs,
     /// Make everything acknowledged so far durable.
@@ -236,6 +239,7 @@ pub const OP_NAMES: &[&str] = &[
     "volume-layers",
     "volume-policy",
     "volume-limits",
+    "lock",
 ];
 
 impl Op {
@@ -270,6 +274,7 @@ impl Op {
             | Op::RemoveXattr { ino, .. }
             | Op::Fsync { ino, .. }
             | Op::ReadDir { ino, .. } => Some(*ino),
+            Op::Lock { lock, .. } => Some(lock.ino),
             Op::StatFs
             | Op::SyncAll
             | Op::VolumeCreate { .. }
@@ -319,6 +324,7 @@ impl Op {
             Op::SetXattr { .. } => "setxattr",
             Op::RemoveXattr { .. } => "removexattr",
             Op::ReadDir { .. } => "readdir",
+            Op::Lock { .. } => "lock",
             Op::StatFs => "statfs",
             Op::SyncAll => "sync",
             Op::VolumeCreate { .. } => "volume-create",
@@ -507,4 +513,6 @@ pub enum Reply {
     Volume(Volume),
     /// All volumes.
     Volumes(Vec<Volume>),
+    /// A lock that is in the way, if any: then nothing was taken.
+    InTheWay(Option<Box<FileLock>>),
 }

@@ -104,7 +104,7 @@ fn measure(runtime: &Runtime, directory: &std::path::Path) {
     let path = directory.join("mount");
     let wanted = std::env::var_os("SINTER_TRANSPORT").is_some_and(|name| name == "uring");
     let rings = wanted.then(|| Rings::new(runtime, &Entries::of(runtime)).expect("there is memory for it"));
-    let options = MountOptions { path: path.clone(), source: "test".into(), restrictions: Vec::new() };
+    let options = MountOptions { path: path.clone(), source: "test".into(), restrictions: Vec::new(), shares: false };
     let mount = fuse::mount(&options, rings);
     let mut zeros = runtime.buffer(1 << 20).expect("memory");
     zeros.fill(0);

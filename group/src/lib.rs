@@ -16,6 +16,7 @@ mod state;
 
 pub use agents::clean;
 use agents::destage;
+pub use change::file_locks::Freed;
 pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
 pub use wire::{Answer, Context, Position};
@@ -116,6 +117,7 @@ pub struct Groups {
     has_quotas: AtomicBool,
     /// The sessions that are served.
     sessions: Lock<change::session::Sessions>,
+    locks: change::file_locks::FileLocks,
     /// The status of each tier's cleaner.
     cleaners: Lock<[clean::Status; 2]>,
     /// Blocks on their way from flash to disk.
@@ -172,6 +174,7 @@ impl Groups {
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
             sessions: Lock::new("sessions", Default::default()),
+            locks: change::file_locks::FileLocks::default(),
             cleaners: Lock::new("cleaner", Default::default()),
             destage: destage::Destage::new(),
             wall_ns: AtomicI64::new(wall_ns),
@@ -222,6 +225,7 @@ impl Groups {
                 self.release(context, ino).await
             }
             Op::Forget { ino, times } => self.forget(context, ino, times),
+            Op::Lock { lock, wish } => return Box::pin(self.lock(context, *lock, wish)).await,
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,
             Op::SyncAll => {
                 self.sync_all(context).await?;

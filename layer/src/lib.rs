@@ -27,6 +27,8 @@ pub use limit::LimitSummary;
 pub use rights::{Gate, Recognised, Right};
 pub use service::Served;
 pub use target::Target;
+pub use wire::Client;
+pub use wire::codec::hello::{Caches, Caching};
 
 use base::limits::WEIGHT;
 use base::{Layer, Limit, Limits, Op, Result};

@@ -71,6 +71,7 @@ pub(crate) fn effect(op: &Op) -> Effect {
         | Op::GetXattr { .. }
         | Op::ListXattr { .. }
         | Op::Fsync { .. }
+        | Op::Lock { .. }
         | Op::StatFs
         | Op::SyncAll
         | Op::VolumeList => Effect::None,

@@ -3,14 +3,15 @@
 
 use crate::rights::{Entry, Gate, Recognised};
 use crate::{Call, Stack};
-use base::{Error, Holder, Ino, Kind, Name, Op, Result, SessionId};
+use base::{Error, FileLock, Holder, Ino, Kind, Name, Op, Result, SessionId};
 use group::{Answer, Context, Groups, Kept, Position};
 use runtime::net::ListenerId;
 use runtime::{Buf, Runtime, tasks};
 use std::sync::Arc;
-use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
+use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
+use wire::codec::lock::Freed;
 use wire::codec::session::{Changed, Held};
-use wire::server::{Admitted, LEASE_NS, Server, Service};
+use wire::server::{Admission, Admitted, LEASE_NS, Server, Service};
 use wire::tls::Credentials;
 
 /// Gives the stack of a volume.
@@ -101,7 +102,7 @@ impl Service for Served {
         session: SessionId,
         hello: &Hello,
         Recognised { name: client, rights }: Recognised,
-    ) -> Result<Admitted<Entry>, Refused> {
+    ) -> Result<Admission<Entry>, Refused> {
         let version = VERSIONS.common(hello.versions)?;
         let is_other = |cluster: &[u8; 16]| *cluster != self.cluster;
         if hello.cluster.as_ref().is_some_and(is_other) {
@@ -120,9 +121,11 @@ impl Service for Served {
             }
         };
         self.check_holder(session, &client)?;
-        // Its kernel may cache all of the volume (rule R2).
-        if !self.groups.claim(volume.id, session, false) {
-            return Err(refused(Reason::Busy, "the volume is mounted elsewhere; unmount it there"));
+        match self.groups.claim(volume.id, session, false) {
+            // The kernel there may cache all of the volume (rule R2).
+            None => return Err(refused(Reason::Busy, "the volume is mounted on the server itself; unmount it there")),
+            Some(others) if others.is_empty() => {}
+            Some(others) => return Ok(Admission::After(others)),
         }
         let holder = Holder { client, volume: volume.id, locks: false };
         let begun = match self.groups.admit_session(session, &holder).await {
@@ -145,19 +148,36 @@ impl Service for Served {
             volume: Some(volume),
             read_only,
             squash_root,
-            caching: Caching::Alone,
+            caches: Caches { caching: Caching::Alone, number: 0 },
         };
         let flow = Some(Arc::new(stack.flow().sibling()));
-        Ok(Admitted { welcome, flow, volume: Entry { stack, read_only, squash_root } })
+        Ok(Admission::In(Admitted { welcome, flow, volume: Entry { stack, read_only, squash_root } }))
     }
-    async fn rivals(&self, session: SessionId, hello: &Hello) -> Vec<SessionId> {
-        let Some(name) = &hello.volume else { return Vec::new() };
-        let Ok(volume) = self.groups.volume(name).await else { return Vec::new() };
-        let known = self.groups.network_sessions().into_iter();
-        known
-            .filter(|known| known.holder.volume == volume.id && known.session != session)
-            .map(|it| it.session)
-            .collect()
+    async fn turn_away(&self, session: SessionId) {
+        // What is not noted now is noted when the session has been silent for long.
+        drop(self.groups.end_session(session).await);
+    }
+    fn has_company(&self, session: SessionId) -> bool {
+        self.groups.has_company(session)
+    }
+    fn shares(&self, session: SessionId) {
+        self.groups.shares(session);
+    }
+    fn left_alone(&self) -> Vec<SessionId> {
+        self.groups.left_alone()
+    }
+    fn leave_alone(&self, session: SessionId) -> bool {
+        self.groups.leave_alone(session)
+    }
+    async fn freed(&self) -> Vec<(SessionId, Freed)> {
+        let freed = self.groups.freed_locks().await.into_iter();
+        freed.map(|freed| (freed.session, Freed { ino: freed.ino, owner: freed.owner })).collect()
+    }
+    fn wanted(&self) -> Vec<SessionId> {
+        self.groups.wanted_sessions().into_iter().collect()
+    }
+    fn reclaim_locks(&self, session: SessionId, locks: &[FileLock]) -> Vec<FileLock> {
+        self.groups.reclaim_locks(session, locks)
     }
     async fn call(&self, entry: &Entry, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         entry.call(context, Call { op, data }).await

@@ -68,6 +68,7 @@ fn decide(op: &Op, caller: &Caller, view: &mut dyn View) -> Result<Decision, Sto
         | Op::Seek { .. }
         | Op::Fsync { .. }
         | Op::ReadDir { .. }
+        | Op::Lock { .. }
         | Op::StatFs
         | Op::SyncAll
         | Op::VolumeList => refuse(Kind::Unsupported, "not an operation on names or attributes"),

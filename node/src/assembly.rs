@@ -513,7 +513,7 @@ impl Brick {
         self.refuse_attached(volume, next)?;
         // Never zero, which means "no session".
         let session = SessionId(self.runtime.random.next_u64() | 1);
-        if !self.groups.claim(volume.id, session, true) {
+        if self.groups.claim(volume.id, session, true).is_none() {
             return Err(Error::new(Kind::Busy, next));
         }
         self.serve_as(session, volume, options, transport).inspect_err(|_| self.unmounted(session))

@@ -72,7 +72,8 @@ impl Backend {
         match self {
             Backend::Brick(brick) => brick.serve(volume, options, transport),
             Backend::Remote(remote) => {
-                let mount = assembly::mount(remote.runtime(), &remote.entries, options, transport)?;
+                let options = MountOptions { shares: true, ..options.clone() };
+                let mount = assembly::mount(remote.runtime(), &remote.entries, &options, transport)?;
                 front::fuse::serve(remote.runtime(), mount, remote.stack().clone(), remote.identity())
             }
         }

@@ -59,6 +59,7 @@ mod programs;
 mod record;
 mod repair;
 mod scrub;
+mod shared;
 mod sparse;
 mod stop;
 mod stress;

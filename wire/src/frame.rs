@@ -56,21 +56,19 @@ pub enum FrameKind {
     Recall = 13,
     /// The client has.
     RecallDone = 14,
-    /// A lock of a file: asked for, set, given back.
-    Lock = 15,
-    /// Its answer.
-    LockDone = 16,
+    /// A lock that the client waits for can be had.
+    Freed = 15,
     /// The client no longer waits for the request of this number. No body, and no answer but the request's own.
-    Cancel = 17,
+    Cancel = 16,
     /// The session ends: nothing of it is needed any more. No body.
-    Bye = 18,
+    Bye = 17,
     /// It has ended. No body.
-    ByeOk = 19,
+    ByeOk = 18,
 }
 
 impl FrameKind {
     /// All kinds.
-    pub const ALL: [FrameKind; 19] = [
+    pub const ALL: [FrameKind; 18] = [
         FrameKind::Hello,
         FrameKind::HelloOk,
         FrameKind::Refused,
@@ -85,8 +83,7 @@ impl FrameKind {
         FrameKind::ReclaimDone,
         FrameKind::Recall,
         FrameKind::RecallDone,
-        FrameKind::Lock,
-        FrameKind::LockDone,
+        FrameKind::Freed,
         FrameKind::Cancel,
         FrameKind::Bye,
         FrameKind::ByeOk,

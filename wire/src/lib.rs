@@ -11,6 +11,7 @@ pub mod codec;
 mod context;
 pub mod frame;
 pub mod lane;
+pub mod locks;
 pub mod server;
 pub mod tls;
 

@@ -53,6 +53,10 @@ pub mod opcode {
     pub const READDIR: u32 = 28;
     pub const RELEASEDIR: u32 = 29;
     pub const FSYNCDIR: u32 = 30;
+    pub const FLUSH: u32 = 25;
+    pub const GETLK: u32 = 31;
+    pub const SETLK: u32 = 32;
+    pub const SETLKW: u32 = 33;
     pub const CREATE: u32 = 35;
     pub const INTERRUPT: u32 = 36;
     pub const DESTROY: u32 = 38;
@@ -71,9 +75,12 @@ pub mod opcode {
 /// Flags of INIT, both words as one.
 pub mod init_flag {
     pub const ASYNC_READ: u64 = 1 << 0;
+    pub const POSIX_LOCKS: u64 = 1 << 1;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const DONT_MASK: u64 = 1 << 6;
+    pub const FLOCK_LOCKS: u64 = 1 << 10;
+    pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub const ASYNC_DIO: u64 = 1 << 15;
@@ -147,6 +154,12 @@ pub mod ioctl {
 
 /// Code of the notice that asks the kernel to forget pages of a file.
 pub const NOTIFY_INVAL_INODE: u32 = 2;
+/// Code of the notice that makes the kernel look every name up again, since Linux 6.16.
+pub const NOTIFY_INC_EPOCH: u32 = 8;
+/// `fuse_lk_in.lk_flags`: flock.
+pub const LK_FLOCK: u32 = 1 << 0;
+/// Length of `fuse_file_lock`, the answer to GETLK.
+pub const FILE_LOCK_BYTES: usize = 24;
 /// `fuse_write_in.write_flags`: the write comes from the page cache; its handle and flags are the kernel's guess.
 pub const WRITE_CACHE: u32 = 1 << 0;
 /// `fuse_read_in.read_flags` and `fuse_write_in.write_flags`: the lock owner is given. The kernel sets this exactly for

@@ -9,8 +9,8 @@
 //! away. Absent by design: mounts whose target always answers, which count nothing here.
 
 use super::serve::Target;
-use runtime::Runtime;
-use std::collections::BTreeMap;
+use runtime::{Event, Runtime};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Interval between two looks at a thread.
@@ -18,30 +18,66 @@ const LOOK_NS: u64 = 100_000_000;
 /// The bit of SIGKILL in the kernel's masks of signals.
 const KILLED: u64 = 1 << (libc::SIGKILL - 1);
 
-/// The requests of a mount that may wait, by the kernel's number, each with its thread.
+/// Signals that are remembered for requests which are not listed: they come by another way than the signal, and may come later.
+const EARLY_MAX: usize = 64;
+
+/// The requests of a mount that may wait.
 #[derive(Default)]
-pub struct Waiting(Mutex<BTreeMap<u64, u32>>);
+pub struct Waiting {
+    requests: Mutex<Requests>,
+    /// Notified when a signal has come for a request.
+    pub signals: Event,
+}
+
+#[derive(Default)]
+struct Requests {
+    /// By the kernel's number: the thread, and whether a signal has come for it.
+    listed: BTreeMap<u64, (u32, bool)>,
+    /// The last ones that signals came for while they were not listed.
+    early: VecDeque<u64>,
+}
 
 /// A request in the list; it leaves it when this is dropped.
 pub struct Listed<'a>(&'a Waiting, u64);
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        self.0.requests().remove(&self.1);
+        self.0.requests().listed.remove(&self.1);
     }
 }
 
 impl Waiting {
     /// Lists a request of a thread.
     pub fn list(&self, unique: u64, thread: u32) -> Listed<'_> {
-        self.requests().insert(unique, thread);
+        let mut requests = self.requests();
+        let is_early = requests.early.contains(&unique);
+        requests.listed.insert(unique, (thread, is_early));
         Listed(self, unique)
     }
-    fn thread(&self, unique: u64) -> Option<u32> {
-        self.requests().get(&unique).copied()
+    /// Notes that a signal has come for a request.
+    pub fn interrupt(&self, unique: u64) {
+        let mut requests = self.requests();
+        match requests.listed.get_mut(&unique) {
+            Some((_, is_interrupted)) => *is_interrupted = true,
+            None => {
+                if requests.early.len() == EARLY_MAX {
+                    requests.early.pop_front();
+                }
+                requests.early.push_back(unique);
+            }
+        }
+        drop(requests);
+        self.signals.notify();
     }
-    fn requests(&self) -> MutexGuard<'_, BTreeMap<u64, u32>> {
-        self.0.lock().expect("no panic while held")
+    /// True if a signal has come for a listed request.
+    pub fn is_interrupted(&self, unique: u64) -> bool {
+        self.requests().listed.get(&unique).is_some_and(|(_, is_interrupted)| *is_interrupted)
+    }
+    fn thread(&self, unique: u64) -> Option<u32> {
+        self.requests().listed.get(&unique).map(|(thread, _)| *thread)
+    }
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().expect("no panic while held")
     }
 }
 
@@ -80,6 +116,18 @@ mod tests {
         assert_eq!((waiting.thread(4), waiting.thread(6)), (Some(17), None));
         drop(listed);
         assert_eq!(waiting.thread(4), None);
+    }
+
+    #[test]
+    fn a_signal_may_come_before_its_request() {
+        let waiting = Waiting::default();
+        let (early, listed) = (waiting.signals.ticket(), waiting.list(4, 17));
+        [6, 4].into_iter().for_each(|unique| waiting.interrupt(unique));
+        let _late = waiting.list(6, 18);
+        assert!(waiting.is_interrupted(4) && waiting.is_interrupted(6) && !waiting.is_interrupted(8));
+        assert_eq!(waiting.signals.ticket(), early + 2);
+        drop(listed);
+        assert!(!waiting.is_interrupted(4));
     }
 
     #[test]

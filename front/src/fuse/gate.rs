@@ -189,7 +189,7 @@ mod tests {
         let gate = Gate::new(1);
         let open = Ask::Open { ino: Ino(5), flags: 0, kill_privileges: false };
         let asks =
-            [open, Ask::OpenDir, Ask::StatFs, Ask::Done(Op::Release { ino: Ino(5) }), Ask::Answer(0), Ask::Silent];
+            [open, Ask::OpenDir, Ask::StatFs, Ask::Release { ino: Ino(5), handle: 3 }, Ask::Answer(0), Ask::Silent];
         let refused = || asks.iter().map(|ask| u8::from(gate.refuses(ask))).collect::<Vec<_>>();
         assert_eq!(refused(), [0, 0, 0, 0, 0, 0]);
         gate.refuse_opens();

@@ -4,17 +4,20 @@ use super::abi::{UNTOLD_ID, opcode};
 use super::channel::{Back, Message};
 use super::dying::{self, Waiting};
 use super::ends::Ends;
+use super::file_locks::{self, LockAsk};
 use super::gate::{Gate, REFUSED};
 use super::mount::{Durable, Noatime};
 use super::notices::{Notices, Why};
 use super::parse::{self, Ask, Header, Way};
 use super::recent::Passed;
-use super::reply::{self, Entries, Head, PRIVILEGES};
+use super::reply::{self, ALONE_VALID_S, Entries, Head, Opening, Origin, PRIVILEGES};
 use super::rows::Rows;
+use super::sharing::Sharing;
 use super::serve::{Identity, Target};
 use super::taped;
 use base::limits::BLOCK_BYTES;
-use base::{At, Attr, DirEntry, Error, Ino, Inode, Kind, Op, Reply, RequestId, Result, SetAttr};
+use base::lock::Family;
+use base::{At, Attr, DirEntry, Error, Ino, Inode, Kind, LockWish, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Context};
 use recording::{NameKey, Operation};
 use runtime::ledger::OpRow;
@@ -36,6 +39,8 @@ pub struct Handler<T> {
     pub rows: Rows,
     pub notices: Arc<Notices>,
     pub ends: Arc<Ends>,
+    /// None: no other mount may have the volume.
+    pub sharing: Option<Arc<Sharing>>,
     /// The requests that wait, if the target may have them wait for long.
     pub waiting: Option<Arc<Waiting>>,
     /// True if inodes may be given guards: the kernel checks who may.
@@ -92,12 +97,15 @@ impl<T: Target> Handler<T> {
             Ok(Ask::Silent) => (),
             Ok(Ask::Interrupt(of)) => self.interrupt(unique, of, back),
             Ok(Ask::Answer(errno)) => drop(send(back, unique, &Head::status(unique, errno), &[])),
+            Ok(Ask::Lock(_) | Ask::Flush { .. }) if self.sharing.is_none() => {
+                let _ = send(back, unique, &Head::status(unique, libc::ENOSYS), &[]);
+            }
             Ok(Ask::Guard(..) | Ask::SetGuard(_)) if !self.has_guards => {
                 let _ = send(back, unique, &Head::status(unique, libc::ENOTTY), &[]);
             }
             Ok(Ask::OpenDir) => {
                 let handle = self.ends.open(self.core);
-                if !self.hand_out(pid, &Head::open_dir(unique, handle, pid), back) {
+                if !self.hand_out(pid, &Head::open_dir(unique, (handle, pid), self.is_shared()), back) {
                     self.ends.close(handle);
                 }
             }
@@ -122,6 +130,7 @@ impl<T: Target> Handler<T> {
             let _ = send(back, unique, &Head::status(unique, libc::ENOSYS), &[]);
             return;
         };
+        waiting.interrupt(of);
         let (runtime, target) = (self.runtime.clone(), self.target.clone());
         let watch = move || -> Local { Box::pin(dying::watch(runtime, waiting, target, of)) };
         self.runtime.tasks.spawn(self.core, Box::new(watch));
@@ -183,6 +192,8 @@ impl<T: Target> Handler<T> {
             Ask::Target(op) | Ask::Xattrs(op, _) | Ask::Seek(op) => self.rows.row(op),
             Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Create { op, .. } => self.rows.row(op),
             Ask::Open { ino, .. } => self.rows.row(&Op::Open { ino: *ino, truncate: false }),
+            Ask::Release { ino, .. } => self.rows.row(&Op::Release { ino: *ino }),
+            Ask::Lock(_) | Ask::Flush { .. } => self.rows.lock(),
             Ask::ReadDir { ino, .. } => self.rows.row(&Op::ReadDir { ino: *ino, cookie: 0, count: 0, plus: false }),
             Ask::StatFs => self.rows.row(&Op::StatFs),
             Ask::Above(ino) => self.rows.row(&Op::Recall { ino: *ino }),
@@ -200,7 +211,6 @@ impl<T: Target> Handler<T> {
             Ask::Entry(op) => !matches!(op, Op::Lookup { .. }),
             Ask::Node(_) | Ask::Create { .. } => true,
             Ask::Attr(op) | Ask::SetGuard(op) => self.durable.attributes && matches!(op, Op::SetAttr { .. }),
-            Ask::Done(Op::Release { .. }) => false,
             Ask::Done(Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Allocate { .. }) => self.durable.attributes,
             Ask::Done(_) => true,
             _ => false,
@@ -236,18 +246,23 @@ impl<T: Target> Handler<T> {
         ask: Ask,
         payload: Option<Result<Buf>>,
     ) -> Result<Response> {
-        let (unique, origin) = (header.unique, self.identity.origin());
+        let unique = header.unique;
         match ask {
             Ask::Read { op, way, .. } => self.read(context, unique, op, way, payload.transpose()?).await,
             Ask::Write { op, way } => self.write(context, unique, op, way, payload).await,
             Ask::Entry(op) => self.entry(context, unique, op).await,
             Ask::Above(ino) => self.above(context, unique, ino).await,
             Ask::Attr(op) => match self.grow(context, op).await? {
-                Reply::Attr(attr) => Ok(Response::Head(Head::attr(unique, &attr))),
+                Reply::Attr(attr) => {
+                    self.looks_at(&attr).await;
+                    Ok(Response::Head(Head::attr(unique, &attr, self.valid_s())))
+                }
                 other => contradiction(&other),
             },
             Ask::Birth(op) => {
-                let told = reply::statx(&self.attr(context, op).await?);
+                let attr = self.attr(context, op).await?;
+                self.looks_at(&attr).await;
+                let told = reply::statx(&attr, self.valid_s());
                 Ok(Response::Small(Head::before(unique, told.len()), told))
             }
             Ask::Guard(op, bytes) => {
@@ -267,6 +282,12 @@ impl<T: Target> Handler<T> {
                 other => contradiction(&other),
             },
             Ask::Xattrs(op, size) => self.xattrs(context, unique, op, size).await,
+            Ask::Release { ino, handle } => {
+                self.give_locks_back(context, ino, handle).await;
+                self.call(context, Op::Release { ino }).await.map(|_| Response::Head(Head::status(unique, 0)))
+            }
+            Ask::Lock(ask) => self.lock(context, unique, ask).await,
+            Ask::Flush { ino, owner } => self.flush(context, unique, ino, owner).await,
             Ask::StatFs => match self.call(context, Op::StatFs).await? {
                 Reply::StatFs(space) => Ok(Response::Head(Head::statfs(unique, &space))),
                 other => contradiction(&other),
@@ -274,13 +295,13 @@ impl<T: Target> Handler<T> {
             Ask::Node(op) => {
                 let attr = self.attr(context, op).await?;
                 self.release(context, attr.ino).await;
-                Ok(Response::Entry(Head::entry(unique, &attr, origin), attr.ino))
+                Ok(Response::Entry(Head::entry(unique, &attr, self.origin()), attr.ino))
             }
             Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
                 let handle = (self.new_handle(), header.pid);
-                Ok(Response::Created(Head::create(unique, &attr, origin, flags, handle), attr.ino))
+                Ok(Response::Created(Head::create(unique, &attr, self.origin(), self.opening(flags), handle), attr.ino))
             }
             Ask::Forget { ino, times } => {
                 self.forget(context, ino, times).await;
@@ -294,6 +315,65 @@ impl<T: Target> Handler<T> {
             Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
                 unreachable!("answered without the stack")
             }
+        }
+    }
+    /// Seconds for which the kernel may cache what it is told now.
+    fn valid_s(&self) -> u64 {
+        match &self.sharing {
+            None => ALONE_VALID_S,
+            // Before such an answer is given, what it tells is made durable, which takes its time.
+            Some(_) if self.durable.names => 0,
+            Some(sharing) => sharing.valid_s(),
+        }
+    }
+    fn origin(&self) -> Origin {
+        Origin { root: self.identity.root, brick: self.identity.brick, valid_s: self.valid_s() }
+    }
+    fn is_shared(&self) -> bool {
+        self.sharing.as_ref().is_some_and(|sharing| sharing.is_shared())
+    }
+    fn opening(&self, flags: u32) -> Opening {
+        Opening { flags, is_shared: self.is_shared(), passes_locks: self.sharing.is_some() }
+    }
+    async fn looks_at(&self, attr: &Attr) {
+        if let Some(sharing) = &self.sharing {
+            sharing.looks_at(attr.ino, attr.inode.ctime).await;
+        }
+    }
+    /// Performs the kernel's wish for a lock.
+    async fn lock(&self, context: &Context, unique: u64, ask: LockAsk) -> Result<Response> {
+        let (Some(sharing), Some(waiting)) = (&self.sharing, &self.waiting) else { unreachable!("asked before") };
+        let LockAsk { handle, lock, wish } = ask;
+        if matches!(wish, LockWish::Take | LockWish::Queue) {
+            sharing.owners.note(handle, &lock);
+        }
+        if wish == LockWish::Queue {
+            let ask = async |op| self.call(context, op).await;
+            file_locks::wait(sharing.client(), (waiting, unique), lock, ask).await?;
+            return Ok(Response::Head(Head::status(unique, 0)));
+        }
+        match (self.call(context, Op::Lock { lock: Box::new(lock), wish }).await?, wish) {
+            (Reply::InTheWay(found), LockWish::Test) => {
+                let found = reply::file_lock(found.as_deref());
+                Ok(Response::Small(Head::before(unique, found.len()), found))
+            }
+            (Reply::InTheWay(Some(_)), LockWish::Take) => Ok(Response::Head(Head::status(unique, libc::EAGAIN))),
+            (Reply::InTheWay(_), _) => Ok(Response::Head(Head::status(unique, 0))),
+            (other, _) => contradiction(&other),
+        }
+    }
+    /// Gives back what a process has locked of a file: it closes a descriptor of it.
+    async fn flush(&self, context: &Context, unique: u64, ino: Ino, owner: u64) -> Result<Response> {
+        if self.sharing.as_ref().is_some_and(|sharing| sharing.owners.flushed(ino, owner)) {
+            self.call(context, file_locks::all_of(ino, (Family::Range, owner))).await?;
+        }
+        Ok(Response::Head(Head::status(unique, 0)))
+    }
+    /// Gives back what was locked through a handle that ends. Nobody can be told of an error: the session's end gives all back.
+    async fn give_locks_back(&self, context: &Context, ino: Ino, handle: u64) {
+        let Some(sharing) = &self.sharing else { return };
+        for owner in sharing.owners.released(ino, handle) {
+            let _ = self.call(context, file_locks::all_of(ino, owner)).await;
         }
     }
     async fn forget_all(&self, context: &mut Context, all: &[(Ino, u64)]) {
@@ -316,8 +396,10 @@ impl<T: Target> Handler<T> {
     async fn entry(&self, context: &Context, unique: u64, op: Op) -> Result<Response> {
         let lookup = matches!(op, Op::Lookup { .. });
         match self.attr(context, op).await {
-            Ok(attr) => Ok(Response::Entry(Head::entry(unique, &attr, self.identity.origin()), attr.ino)),
-            Err(error) if lookup && error.kind == Kind::NotFound => Ok(Response::Head(Head::absent(unique))),
+            Ok(attr) => Ok(Response::Entry(Head::entry(unique, &attr, self.origin()), attr.ino)),
+            Err(error) if lookup && error.kind == Kind::NotFound => {
+                Ok(Response::Head(Head::absent(unique, self.valid_s())))
+            }
             Err(error) => Err(error),
         }
     }
@@ -457,7 +539,7 @@ impl<T: Target> Handler<T> {
         if truncate && kill && attr.inode.mode & PRIVILEGES != 0 {
             self.change_opened(context, ino, SetAttr { kill_privileges: true, ..SetAttr::default() }).await?;
         }
-        Ok(Response::Opened(Head::open(header.unique, flags, (self.new_handle(), header.pid)), ino))
+        Ok(Response::Opened(Head::open(header.unique, self.opening(flags), (self.new_handle(), header.pid)), ino))
     }
     async fn create(&self, context: &mut Context, op: Op, flags: u32, kill_privileges: bool) -> Result<Attr> {
         let attr = self.attr(context, op).await?;
@@ -499,7 +581,7 @@ impl<T: Target> Handler<T> {
         let Ask::ReadDir { ino, handle, offset, size, plus, .. } = ask else { unreachable!("what a listing asks") };
         let root = self.identity.root;
         let mut buffer = self.runtime.client_buffer(size, Need::Starting, Some(&context.span)).await?;
-        let mut page = Entries::new(&mut buffer, plus, self.identity.origin());
+        let mut page = Entries::new(&mut buffer, plus, self.origin());
         if offset < COOKIE_PARENT {
             let parent = if ino == root { root } else { self.attr(context, Op::GetAttr { ino }).await?.inode.parent };
             let fits =

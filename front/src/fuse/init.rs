@@ -38,9 +38,14 @@ pub struct Choice {
     pub rings: bool,
     /// Number of requests that can be in progress.
     pub at_once: usize,
+    /// Other mounts may have the volume too: the kernel asks for attributes before it reads cached pages, and passes locks on.
+    pub shares: bool,
     /// Bound copies of the mount may map ids. The kernel then reveals the caller only of requests that create an inode.
     pub maps_ids: bool,
 }
+
+/// Features of a mount whose volume other mounts may have too.
+const SHARED: u64 = init_flag::AUTO_INVAL_DATA | init_flag::POSIX_LOCKS | init_flag::FLOCK_LOCKS;
 
 /// Features without which the parsing or the buffers would be wrong: Linux 4.20 and later have them.
 const NEEDED: u64 = init_flag::BIG_WRITES | init_flag::MAX_PAGES;
@@ -149,7 +154,8 @@ fn answer(message: &[u8], choice: Choice) -> Result<(Vec<u8>, Option<Agreement>)
         ));
     }
     let rings = chosen(choice.rings, init_flag::OVER_IO_URING);
-    let flags = (WANTED & !missing | bug | rings | maps_ids) & offered;
+    let shares = chosen(choice.shares, SHARED);
+    let flags = (WANTED & !missing | bug | rings | maps_ids | shares) & offered;
     let agreement = Agreement { minor, flags };
     let readahead = readahead.max(IO_BYTES_MAX as u32);
     Ok((init_out(header.unique, readahead, (flags, choice.at_once)), Some(agreement)))
@@ -173,7 +179,7 @@ mod tests {
     use super::*;
     use crate::fuse::abi::WRITE_HEAD_BYTES;
 
-    const NONE: Choice = Choice { rings: false, at_once: 64, maps_ids: false };
+    const NONE: Choice = Choice { rings: false, at_once: 64, shares: false, maps_ids: false };
 
     fn init(major: u32, flags: u64) -> Vec<u8> {
         let mut bytes = [0; 104];
@@ -219,6 +225,12 @@ mod tests {
         let (_, agreement) = agreed(u64::MAX).expect("a modern kernel");
         assert_eq!(agreement.expect("the same major version").flags, WANTED | init_flag::ALLOW_IDMAP);
         assert_eq!(agreed(!init_flag::ALLOW_IDMAP).expect_err("it can't be had").kind, Kind::Host);
+    }
+
+    #[test]
+    fn locks_are_passed_on_only_where_others_may_have_the_volume() {
+        let (_, agreement) = answer(&init(7, u64::MAX), Choice { shares: true, ..NONE }).expect("a modern kernel");
+        assert_eq!(agreement.expect("the same major version").flags, WANTED | SHARED);
     }
 
     #[test]

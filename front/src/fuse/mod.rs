@@ -6,14 +6,15 @@
 //! a node id is an inode number (rule F5); the kernel's caches are up to date when a change is answered (decision
 //! 0042).
 //!
-//! Absent by design: no libfuse, no fusermount; no caching of its own (the kernel caches, for one session); no locks
-//! (they stay in the kernel while there is one session), no writeback cache (rule F2).
+//! Absent by design: no libfuse, no fusermount; no caching of its own (the kernel caches, and no more than its session may); no
+//! locks (they stay in the kernel of a mount that shares its volume with nobody, and are the server's else), no writeback cache (rule F2).
 
 mod abi;
 mod ablated;
 mod channel;
 mod dying;
 mod ends;
+mod file_locks;
 mod gate;
 mod handle;
 mod init;
@@ -27,6 +28,7 @@ pub mod reply;
 mod rings;
 mod rows;
 mod serve;
+mod sharing;
 mod syscall;
 mod taped;
 

@@ -49,6 +49,8 @@ pub struct MountOptions {
     pub source: String,
     /// The deviations from the usual behaviour.
     pub restrictions: Vec<Restriction>,
+    /// True if other mounts may have the volume too.
+    pub shares: bool,
 }
 
 impl MountOptions {
@@ -315,7 +317,8 @@ fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Ring
     let gone = || Error::new(Kind::Busy, "the mount was taken away while it was being made");
     let entry = mounted_at(&path)?.filter(|entry| entry.kind == KIND).ok_or_else(gone)?;
     let at_once = rings.as_ref().map_or_else(super::serve::tasks, Rings::entries);
-    let choice = Choice { rings: rings.is_some(), at_once, maps_ids: options.restrict(MAPS_IDS) };
+    let (rings_wanted, shares) = (rings.is_some(), options.shares);
+    let choice = Choice { rings: rings_wanted, at_once, shares, maps_ids: options.restrict(MAPS_IDS) };
     let agreement = init::handshake(&device, choice)?;
     let rings = rings.filter(|_| agreement.has_rings());
     // Not possible where /sys is read-only: sequential reads are slower then, nothing else.

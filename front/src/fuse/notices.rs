@@ -14,7 +14,7 @@ use super::abi::{self, Writer};
 use super::recent::{Passed, Recent};
 use super::reply;
 use base::Ino;
-use runtime::tasks::either;
+use runtime::tasks::{either, run_blocking};
 use runtime::{Clock, Event, Runtime, Tasks};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,6 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const TELLERS_MAX: usize = 8;
 /// Number of queued notices from which on notices of one file are merged.
 const SEPARATE_MAX: usize = 64;
+/// Number of inodes that are forgotten together.
+const TOGETHER_MAX: usize = 1024;
 /// Longest wait for the kernel. The kernel waits only for this daemon, whose reads end or fail before that.
 const WAIT_NS: u64 = 30_000_000_000;
 /// Longest wait while so many callers wait that requests which the kernel needs may find no task: longer than most
@@ -101,14 +103,14 @@ impl Notices {
             return;
         }
         if self.recent.may_overtake(ino, first..end, unique) {
-            self.forget_pages(ino, first, end, Why::Stale).await;
+            let _ = self.forget_pages(ino, first, end, Why::Stale).await;
         } else {
             self.push(ino, first, end);
         }
     }
     /// Makes the kernel forget a file's pages from byte `first` up to `end`, and waits until it has, within the bound
-    /// of `why`.
-    pub async fn forget_pages(&self, ino: Ino, first: u64, end: u64, why: Why) {
+    /// of `why`. False if that was over before.
+    pub async fn forget_pages(&self, ino: Ino, first: u64, end: u64, why: Why) -> bool {
         let done = self.push(ino, first, end);
         let others = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _wait = Waiting(&self.waiting);
@@ -121,12 +123,35 @@ impl Notices {
         loop {
             let ticket = self.told.event.ticket();
             if done.load(Ordering::Acquire) {
-                return;
+                return true;
             }
             if either(&mut over, self.told.event.after(ticket)).await {
-                return;
+                return false;
             }
         }
+    }
+    /// Makes the kernel forget what it has of these inodes, attributes included, and waits until it has.
+    pub async fn forget_inodes(&self, inodes: &[Ino]) {
+        for some in inodes.chunks(TOGETHER_MAX) {
+            let all: Vec<_> = some.iter().map(|ino| self.push(*ino, 0, u64::MAX)).collect();
+            loop {
+                let ticket = self.told.event.ticket();
+                if all.iter().all(|done| done.load(Ordering::Acquire)) {
+                    break;
+                }
+                self.told.event.after(ticket).await;
+            }
+        }
+    }
+    /// Makes the kernel look every name up again. False if it can't be told: it is older than Linux 6.16.
+    pub async fn forget_names(&self) -> bool {
+        let told = self.told.clone();
+        let tell = move || {
+            let mut message = [0; abi::OUT_HEADER_BYTES];
+            Writer::new(&mut message).u32(abi::OUT_HEADER_BYTES as u32).u32(abi::NOTIFY_INC_EPOCH).u64(0);
+            (&*told.device).write(&message).is_ok()
+        };
+        run_blocking(&*self.tasks, tell).await
     }
     /// Queues a notice for the pool. Returns the flag that will say that it was sent.
     fn push(&self, ino: Ino, first: u64, end: u64) -> Arc<AtomicBool> {

@@ -2,7 +2,9 @@
 //! never a panic.
 
 use super::abi::{self, Fields, fattr, ioctl, opcode};
+use super::file_locks::LockAsk;
 use base::limits::{DIR_ENTRIES_MAX, IO_BYTES_MAX, TARGET_BYTES_MAX};
+use base::lock::{Family, FileLock, LockWish, Mode};
 use base::{At, Error, FileKind, Guard, Ino, Kind, Name, Op, Result, Room, Seek, SetAttr, SetHow, SetTime, Sync, Time};
 use runtime::seeded::{self, Bug};
 
@@ -77,6 +79,12 @@ pub enum Ask {
     Seek(Op),
     /// The volume's space.
     StatFs,
+    /// A lock that is in the way (`Test`), or nothing.
+    Lock(LockAsk),
+    /// Nothing: a process closes a file, and with that gives its locks back.
+    Flush { ino: Ino, owner: u64 },
+    /// Nothing: a handle is given back.
+    Release { ino: Ino, handle: u64 },
     /// Entries from `offset` on, as many as fit `size` bytes.
     ReadDir { ino: Ino, handle: u32, offset: u64, size: usize, plus: bool, noatime: bool },
 }
@@ -178,21 +186,49 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::FORGET => forget(fields, ino),
         opcode::BATCH_FORGET => batch_forget(fields, root),
         opcode::RENAME | opcode::RENAME2 => rename(header.opcode, fields, ino, root),
-        opcode => seldom(opcode, fields),
+        opcode => seldom(opcode, fields, ino),
     }
 }
 
 /// Requests that the stack never sees. ENOSYS makes the kernel stop sending a kind of request, so it is the answer
-/// exactly where that is wanted: FLUSH (rule F4), ACCESS, POLL, COPY_FILE_RANGE (the kernel then copies through its
+/// exactly where that is wanted: FLUSH unless locks are passed on (rule F4), ACCESS, POLL, COPY_FILE_RANGE (the kernel then copies through its
 /// page cache), BMAP.
 #[cold]
-fn seldom(code: u32, mut fields: Fields<'_>) -> Result<Ask> {
+fn seldom(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     match code {
         opcode::NOTIFY_REPLY => Ok(Ask::Silent),
         opcode::DESTROY => Ok(Ask::Answer(0)),
         opcode::INTERRUPT => fields.u64().map(Ask::Interrupt),
+        opcode::GETLK | opcode::SETLK | opcode::SETLKW => lock(code, fields, ino),
+        opcode::FLUSH => {
+            fields.bytes(16)?;
+            Ok(Ask::Flush { ino, owner: fields.u64()? })
+        }
         _ => Ok(Ask::Answer(libc::ENOSYS)),
     }
+}
+
+fn lock(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+    let (handle, owner, first, last) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
+    let (kind, pid, flags) = (fields.u32()? as i32, fields.u32()?, fields.u32()?);
+    let family = if flags & abi::LK_FLOCK != 0 { Family::Whole } else { Family::Range };
+    let (first, last) = if family == Family::Whole { (0, u64::MAX) } else { (first, last) };
+    if first > last {
+        return Err(invalid("a lock that ends before it begins"));
+    }
+    let (mode, wish) = match (kind, code) {
+        (libc::F_UNLCK, _) => (Mode::Exclusive, LockWish::Release),
+        (kind, code) => {
+            let mode = if kind == libc::F_RDLCK { Mode::Shared } else { Mode::Exclusive };
+            let wish = match code {
+                opcode::GETLK => LockWish::Test,
+                opcode::SETLK => LockWish::Take,
+                _ => LockWish::Queue,
+            };
+            (mode, wish)
+        }
+    };
+    Ok(Ask::Lock(LockAsk { handle, lock: FileLock { ino, family, mode, owner, pid, first, last }, wish }))
 }
 
 fn read(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
@@ -307,7 +343,7 @@ fn handle(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
             Ok(Ask::Open { ino, flags, kill_privileges })
         }
         opcode::OPENDIR => Ok(Ask::OpenDir),
-        opcode::RELEASE => Ok(Ask::Done(Op::Release { ino })),
+        opcode::RELEASE => Ok(Ask::Release { ino, handle: fields.u64()? }),
         _ => Ok(Ask::CloseDir { handle: fields.u64()? as u32 }),
     }
 }

@@ -2,22 +2,23 @@
 
 use super::abi::{self, Writer, fopen, ioctl};
 use base::limits::{BLOCK_BYTES, NAME_BYTES_MAX, NAMED_INODE_BYTES};
-use base::{Attr, DirEntry, Error, FileKind, Guard, Ino, StatFs, Time};
+use base::lock::Mode;
+use base::{Attr, DirEntry, Error, FileKind, FileLock, Guard, Ino, StatFs, Time};
 use runtime::seeded::{Bug, active};
 
-/// Seconds for which the kernel may cache names (absent ones too) and most attributes. A volume is mounted once, so
+/// Seconds for which the kernel may cache names (absent ones too) and most attributes of a volume that no other mount has:
 /// nothing changes but through this session (rule R2); an hour only bounds how long the kernel keeps what it no longer
 /// uses.
-const VALID_SECONDS: u64 = 3600;
+pub const ALONE_VALID_S: u64 = 3600;
 
-/// Seconds for which the kernel may cache an inode's attributes. It asks anew each time for those of a setuid or setgid
+/// Seconds for which the kernel may cache an inode's attributes, of those for which it may cache others. It asks anew each time for those of a setuid or setgid
 /// program: a write that clears these bits here leaves them set in the kernel's cache, and it would execute the program
 /// by them (decision 0042).
-fn attr_valid_seconds(attr: &Attr) -> u64 {
+fn attr_valid_seconds(attr: &Attr, valid_s: u64) -> u64 {
     let is_privileged = attr.inode.kind == FileKind::File && attr.inode.mode & PRIVILEGES != 0;
     // An estimated number of blocks may be known exactly a moment later (decision 0032).
     let changes = (is_privileged && !active(Bug::PrivilegesKeptInMind)) || !attr.blocks.exact;
-    if changes { 0 } else { VALID_SECONDS }
+    if changes { 0 } else { valid_s }
 }
 
 /// The setuid and setgid bits.
@@ -43,6 +44,8 @@ pub struct Origin {
     pub root: Ino,
     /// The brick's mark, which is mixed into generations so that a handle of another brick is stale.
     pub brick: u32,
+    /// Seconds for which the kernel may cache what it is told.
+    pub valid_s: u64,
 }
 
 /// An answer's head: the header and the part of fixed shape. Bytes of variable length follow it.
@@ -80,35 +83,36 @@ impl Head {
         Head::build(unique, 0, 0, |writer| put_entry(writer, attr, origin))
     }
     /// The answer that there is no such name. The kernel caches it like an entry, as node 0.
-    pub fn absent(unique: u64) -> Head {
+    pub fn absent(unique: u64, valid_s: u64) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            writer.u64(0).u64(0).u64(VALID_SECONDS).zeros(abi::ENTRY_OUT_BYTES - 24);
+            writer.u64(0).u64(0).u64(valid_s).zeros(abi::ENTRY_OUT_BYTES - 24);
         })
     }
     /// Attributes.
-    pub fn attr(unique: u64, attr: &Attr) -> Head {
+    pub fn attr(unique: u64, attr: &Attr, valid_s: u64) -> Head {
         Head::build(unique, 0, 0, |writer| {
-            writer.u64(attr_valid_seconds(attr)).u64(0);
+            writer.u64(attr_valid_seconds(attr, valid_s)).u64(0);
             put_attr(writer, attr);
         })
     }
-    /// A handle of this number for an open with these flags by this process.
-    pub fn open(unique: u64, flags: u32, (number, pid): (u32, u32)) -> Head {
-        Head::build(unique, 0, 0, |writer| put_open(writer, flags, (number, pid)))
+    /// A handle of this number for an open by this process.
+    pub fn open(unique: u64, opening: Opening, (number, pid): (u32, u32)) -> Head {
+        Head::build(unique, 0, 0, |writer| put_open(writer, opening, (number, pid)))
     }
-    /// A directory's handle. The kernel keeps what it lists until an entry of the directory changes: the volume has no other
-    /// session, and whatever changes an entry goes through the kernel. A listing that ended where it began (`ends.rs`) is not kept,
+    /// A directory's handle. Unless the volume is shared, the kernel keeps what it lists until an entry of the directory changes:
+    /// whatever changes an entry goes through the kernel. A listing that ended where it began (`ends.rs`) is not kept,
     /// for entries changed while it was read.
-    pub fn open_dir(unique: u64, handle: u32, pid: u32) -> Head {
+    pub fn open_dir(unique: u64, (handle, pid): (u32, u32), is_shared: bool) -> Head {
+        let keeps = if is_shared { 0 } else { fopen::KEEP_CACHE | fopen::CACHE_DIR };
         Head::build(unique, 0, 0, |writer| {
-            writer.u32(handle).u32(pid).u32(fopen::KEEP_CACHE | fopen::CACHE_DIR).zeros(4);
+            writer.u32(handle).u32(pid).u32(keeps).zeros(4);
         })
     }
     /// An entry and a handle.
-    pub fn create(unique: u64, attr: &Attr, origin: Origin, flags: u32, handle: (u32, u32)) -> Head {
+    pub fn create(unique: u64, attr: &Attr, origin: Origin, opening: Opening, handle: (u32, u32)) -> Head {
         Head::build(unique, 0, 0, |writer| {
             put_entry(writer, attr, origin);
-            put_open(writer, flags, handle);
+            put_open(writer, opening, handle);
         })
     }
     /// The number of bytes written.
@@ -166,7 +170,8 @@ fn put_entry(writer: &mut Writer<'_>, attr: &Attr, origin: Origin) {
     // The root that the kernel makes before it asks anything has generation 0.
     let generation = if attr.ino == origin.root { 0 } else { attr.inode.generation ^ origin.brick };
     let nodeid = nodeid_of(attr.ino, origin.root);
-    writer.u64s([nodeid, u64::from(generation), VALID_SECONDS, attr_valid_seconds(attr), 0]);
+    let valid_s = origin.valid_s;
+    writer.u64s([nodeid, u64::from(generation), valid_s, attr_valid_seconds(attr, valid_s), 0]);
     put_attr(writer, attr);
 }
 
@@ -182,11 +187,11 @@ fn put_attr(writer: &mut Writer<'_>, attr: &Attr) {
 }
 
 /// Attributes with the time of birth. The kernel uses the same fields as of other attributes, and this time.
-pub fn statx(attr: &Attr) -> Box<[u8]> {
+pub fn statx(attr: &Attr, valid_s: u64) -> Box<[u8]> {
     let inode = &attr.inode;
     let mut bytes = [0; abi::STATX_OUT_BYTES];
     let mut writer = Writer::new(&mut bytes);
-    writer.u64(attr_valid_seconds(attr)).zeros(24);
+    writer.u64(attr_valid_seconds(attr, valid_s)).zeros(24);
     writer.u32(libc::STATX_BASIC_STATS | libc::STATX_BTIME).u32(BLOCK_BYTES as u32).u64(0);
     writer.u32(inode.links).u32(inode.uid).u32(inode.gid).u16(inode.st_mode() as u16).u16(0);
     writer.u64(attr.ino.0).u64(inode.size).u64(attr.blocks.count * 8).u64(0);
@@ -201,19 +206,30 @@ pub fn statx(attr: &Attr) -> Box<[u8]> {
 
 /// Appends a handle. It holds the process that opened it, which is thus known at its release, and a number, which is known when the
 /// file is synced.
-fn put_open(writer: &mut Writer<'_>, flags: u32, (number, pid): (u32, u32)) {
-    writer.u32(number).u32(pid).u32(open_flags(flags)).u32(0);
+fn put_open(writer: &mut Writer<'_>, opening: Opening, (number, pid): (u32, u32)) {
+    writer.u32(number).u32(pid).u32(open_flags(opening)).u32(0);
 }
 
-/// The kernel's treatment of an open. Pages stay cached across opens (one session). O_DIRECT, O_DSYNC and O_SYNC bypass
-/// the page cache, with concurrent writers (rule F1). A handle that can't write has nothing to flush at close; others
+/// The circumstances of an open.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// The flags of the open.
+    pub flags: u32,
+    /// True if other mounts have the volume too: what they change must be seen.
+    pub is_shared: bool,
+    /// True if locks are passed on, which a close gives back (FLUSH).
+    pub passes_locks: bool,
+}
+
+/// The kernel's treatment of an open. Pages stay cached across opens, unless the volume is shared. O_DIRECT, O_DSYNC and O_SYNC bypass
+/// the page cache, as do all opens of a shared volume, with concurrent writers (rule F1). A handle that can't write has nothing to flush at close; others
 /// keep the kernel's own flush of mapped pages, which reports their errors.
-fn open_flags(flags: u32) -> u32 {
-    let mut answer = fopen::KEEP_CACHE;
-    if bypasses_cache(flags) && !active(Bug::DirectIoForgotten) {
+fn open_flags(Opening { flags, is_shared, passes_locks }: Opening) -> u32 {
+    let mut answer = if is_shared { 0 } else { fopen::KEEP_CACHE };
+    if is_shared || bypasses_cache(flags) && !active(Bug::DirectIoForgotten) {
         answer |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
     }
-    if flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 {
+    if flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 && !passes_locks {
         answer |= fopen::NOFLUSH;
     }
     answer
@@ -223,6 +239,18 @@ fn open_flags(flags: u32) -> u32 {
 pub fn is_guarded(guard: Guard, flags: u32) -> bool {
     let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
     writes && (guard.immutable || guard.append_only && flags & libc::O_APPEND as u32 == 0)
+}
+
+/// A lock that is in the way; None: there is none.
+pub fn file_lock(lock: Option<&FileLock>) -> Box<[u8]> {
+    let mut bytes = [0; abi::FILE_LOCK_BYTES];
+    let mut writer = Writer::new(&mut bytes);
+    let kind = |mode| if mode == Mode::Exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+    match lock {
+        Some(lock) => writer.u64(lock.first).u64(lock.last).u32(kind(lock.mode) as u32).u32(lock.pid),
+        None => writer.u64(0).u64(0).u32(libc::F_UNLCK as u32).u32(0),
+    };
+    bytes.into()
 }
 
 /// The guard as flags of an inode, in the encoding of an answer of `bytes` bytes.

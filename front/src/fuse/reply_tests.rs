@@ -5,7 +5,9 @@ use super::*;
 use base::{Blocks, GroupId, Inode, Kind, Name, Time};
 
 const ROOT: Ino = Ino(1 << 20);
-const ORIGIN: Origin = Origin { root: ROOT, brick: 0xf0f0_0000 };
+const ORIGIN: Origin = Origin { root: ROOT, brick: 0xf0f0_0000, valid_s: VALID };
+/// Seconds for which answers are valid.
+const VALID: u64 = 77;
 
 fn inode(kind: FileKind) -> Inode {
     Inode {
@@ -43,14 +45,14 @@ fn attr_of(inode: Inode) -> Attr {
 
 #[test]
 fn what_is_known_better_a_moment_later_is_not_kept() {
-    let head = Head::attr(42, &Attr { blocks: Blocks { count: 5, exact: false }, ..attr() });
+    let head = Head::attr(42, &Attr { blocks: Blocks { count: 5, exact: false }, ..attr() }, VALID);
     let mut fields = opened(&head, 0, 0);
     assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(0), Ok(0), Ok(0)));
     assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(4097), Ok(40)));
     let head = Head::entry(42, &Attr { blocks: Blocks { count: 5, exact: false }, ..attr() }, ORIGIN);
     let mut fields = opened(&head, 0, 0);
     assert_eq!((fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(5 ^ u64::from(ORIGIN.brick))));
-    assert_eq!((fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(0)));
+    assert_eq!((fields.u64(), fields.u64()), (Ok(VALID), Ok(0)));
 }
 
 /// Checks the header and gives what follows.
@@ -77,10 +79,12 @@ fn statuses() {
     assert!(opened(&Head::before(42, 1 << 20), 0, 1 << 20).0.is_empty());
     let mut wrote = Head::wrote(42, 4096);
     assert_eq!(opened(&wrote, 0, 0).u32(), Ok(4096));
-    wrote = Head::open_dir(42, 7, 9);
-    let mut fields = opened(&wrote, 0, 0);
-    assert_eq!((fields.u32(), fields.u32()), (Ok(7), Ok(9)));
-    assert_eq!((fields.u32(), fields.u32()), (Ok(fopen::KEEP_CACHE | fopen::CACHE_DIR), Ok(0)));
+    for (is_shared, keeps) in [(false, fopen::KEEP_CACHE | fopen::CACHE_DIR), (true, 0)] {
+        wrote = Head::open_dir(42, (7, 9), is_shared);
+        let mut fields = opened(&wrote, 0, 0);
+        assert_eq!((fields.u32(), fields.u32()), (Ok(7), Ok(9)));
+        assert_eq!((fields.u32(), fields.u32()), (Ok(keeps), Ok(0)));
+    }
 }
 
 #[test]
@@ -88,17 +92,17 @@ fn entries_and_attributes() {
     let head = Head::entry(42, &attr(), ORIGIN);
     let mut fields = opened(&head, 0, 0);
     assert_eq!((fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(5 ^ 0xf0f0_0000)));
-    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(VALID_SECONDS), Ok(0)));
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(VALID), Ok(VALID), Ok(0)));
     check_attr(&mut fields);
     assert!(fields.0.is_empty());
-    let head = Head::attr(42, &attr());
+    let head = Head::attr(42, &attr(), VALID);
     let mut fields = opened(&head, 0, 0);
-    assert_eq!((fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(0)));
+    assert_eq!((fields.u64(), fields.u64()), (Ok(VALID), Ok(0)));
     check_attr(&mut fields);
     assert!(fields.0.is_empty());
-    let head = Head::absent(42);
+    let head = Head::absent(42, VALID);
     let mut fields = opened(&head, 0, 0);
-    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(0), Ok(0), Ok(VALID_SECONDS)));
+    assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(0), Ok(0), Ok(VALID)));
     assert_eq!(fields.0.len(), abi::ENTRY_OUT_BYTES - 24);
     let root = Head::entry(42, &Attr::new(ROOT, inode(FileKind::Directory)), ORIGIN);
     let mut fields = opened(&root, 0, 0);
@@ -108,10 +112,10 @@ fn entries_and_attributes() {
 #[test]
 fn the_time_of_birth_is_told_on_request() {
     let device = Inode { rdev: 0x1234_5678, btime: Time(5_000_000_009), ..inode(FileKind::Character) };
-    let told = statx(&attr_of(device));
+    let told = statx(&attr_of(device), VALID);
     assert_eq!(told.len(), 288, "fuse_statx_out");
     let mut fields = Fields(&told);
-    assert_eq!((fields.u64(), fields.u64(), fields.u64(), fields.u64()), (Ok(VALID_SECONDS), Ok(0), Ok(0), Ok(0)));
+    assert_eq!((fields.u64(), fields.u64(), fields.u64(), fields.u64()), (Ok(VALID), Ok(0), Ok(0), Ok(0)));
     assert_eq!((fields.u32(), fields.u32(), fields.u64()), (Ok(0xfff), Ok(4096), Ok(0)));
     assert_eq!((fields.u32(), fields.u32(), fields.u32(), fields.u32()), (Ok(3), Ok(1), Ok(2), Ok(0o20_755)));
     assert_eq!((fields.u64(), fields.u64(), fields.u64(), fields.u64()), (Ok(9 << 20 | 1), Ok(4097), Ok(0), Ok(0)));
@@ -119,6 +123,38 @@ fn the_time_of_birth_is_told_on_request() {
         assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(seconds), Ok(nanos), Ok(0)));
     }
     assert_eq!((fields.u32(), fields.u32()), (Ok(0x456), Ok(0x1_2378)), "of the device, major and minor");
+}
+
+fn alone(flags: u32) -> Opening {
+    Opening { flags, is_shared: false, passes_locks: false }
+}
+
+#[test]
+fn opens_of_a_shared_volume_bypass_the_cache_and_tell_of_each_close() {
+    let read = alone(libc::O_RDONLY as u32);
+    assert_eq!(open_flags(Opening { passes_locks: true, ..read }), fopen::KEEP_CACHE);
+    let shared = Opening { is_shared: true, passes_locks: true, ..read };
+    assert_eq!(open_flags(shared), fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES);
+}
+
+#[test]
+fn locks_are_told_as_the_kernel_encodes_them() {
+    let lock = FileLock {
+        ino: Ino(5),
+        family: base::lock::Family::Range,
+        mode: Mode::Exclusive,
+        owner: 9,
+        pid: 17,
+        first: 3,
+        last: 8,
+    };
+    let told = file_lock(Some(&lock));
+    let mut fields = Fields(&told);
+    assert_eq!((fields.u64(), fields.u64()), (Ok(3), Ok(8)));
+    assert_eq!((fields.u32(), fields.u32()), (Ok(libc::F_WRLCK as u32), Ok(17)));
+    let none = file_lock(None);
+    let mut fields = Fields(&none[16..]);
+    assert_eq!(fields.u32(), Ok(libc::F_UNLCK as u32));
 }
 
 #[test]
@@ -133,10 +169,11 @@ fn opens_bypass_the_cache_where_the_flags_say_so() {
         (libc::O_WRONLY | libc::O_SYNC, fopen::KEEP_CACHE | direct),
     ];
     for (flags, expected) in cases {
-        let head = Head::open(42, flags as u32, (17, 3));
+        let flags = flags as u32;
+        let head = Head::open(42, alone(flags), (17, 3));
         let mut fields = opened(&head, 0, 0);
         assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(3 << 32 | 17), Ok(expected), Ok(0)), "{flags:#o}");
-        let head = Head::create(42, &attr(), ORIGIN, flags as u32, (17, 3));
+        let head = Head::create(42, &attr(), ORIGIN, alone(flags), (17, 3));
         let mut fields = opened(&head, 0, 0);
         fields.bytes(abi::ENTRY_OUT_BYTES).expect("the entry");
         assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Ok(3 << 32 | 17), Ok(expected), Ok(0)));
@@ -147,17 +184,17 @@ fn opens_bypass_the_cache_where_the_flags_say_so() {
 fn attributes_of_what_runs_as_its_owner_are_asked_for_each_time() {
     let valid = |kind, mode| {
         let attr = Attr { inode: Inode { mode, ..inode(kind) }, ..attr() };
-        let (entry, alone) = (Head::entry(42, &attr, ORIGIN), Head::attr(42, &attr));
+        let (entry, alone) = (Head::entry(42, &attr, ORIGIN), Head::attr(42, &attr, VALID));
         let mut fields = opened(&entry, 0, 0);
         fields.bytes(16).expect("ids");
-        assert_eq!(fields.u64(), Ok(VALID_SECONDS), "the name stays");
+        assert_eq!(fields.u64(), Ok(VALID), "the name stays");
         let of_entry = fields.u64();
         assert_eq!(of_entry, opened(&alone, 0, 0).u64());
         of_entry.expect("attributes")
     };
-    assert_eq!([0o755, 0o1777].map(|mode| valid(FileKind::File, mode)), [VALID_SECONDS; 2]);
+    assert_eq!([0o755, 0o1777].map(|mode| valid(FileKind::File, mode)), [VALID; 2]);
     assert_eq!([0o4755, 0o2755, 0o6777].map(|mode| valid(FileKind::File, mode)), [0; 3]);
-    assert_eq!(valid(FileKind::Directory, 0o2755), VALID_SECONDS);
+    assert_eq!(valid(FileKind::Directory, 0o2755), VALID);
 }
 
 #[cfg(feature = "seeded-bugs")]

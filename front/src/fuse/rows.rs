@@ -12,11 +12,17 @@ impl Rows {
     pub fn of(ledger: &Ledger) -> Rows {
         Rows(std::array::from_fn(|index| ledger.row(OP_NAMES[index])))
     }
+    /// The row of locks.
+    pub fn lock(&self) -> OpRow {
+        self.0[LOCK]
+    }
     /// The row of an operation.
     pub fn row(&self, op: &Op) -> OpRow {
         self.0[index(op)]
     }
 }
+
+const LOCK: usize = 40;
 
 /// Position of the operation's name in `OP_NAMES`, without comparing strings.
 fn index(op: &Op) -> usize {
@@ -61,17 +67,21 @@ fn index(op: &Op) -> usize {
         Op::VolumeLayers { .. } => 37,
         Op::VolumePolicy { .. } => 38,
         Op::VolumeLimits { .. } => 39,
+        Op::Lock { .. } => LOCK,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{At, Ino, Name, SetAttr};
+    use base::lock::{Family, Mode};
+    use base::{At, FileLock, Ino, LockWish, Name, SetAttr};
 
     #[test]
     fn every_operation_has_the_row_of_its_name() {
         let (ino, name) = (Ino(1), || Name::new(b"n").expect("valid"));
+        let (family, mode) = (Family::Range, Mode::Shared);
+        let lock = FileLock { ino, family, mode, owner: 1, pid: 1, first: 0, last: 1 };
         let write = |sync| Op::Write { ino, at: At::End, sync, kill_privileges: false };
         let ops = [
             Op::Lookup { parent: ino, name: name() },
@@ -121,6 +131,7 @@ mod tests {
             Op::VolumeLayers { name: name(), layers: Box::default() },
             Op::VolumePolicy { name: name(), policy: base::TierPolicy::FlashOnly },
             Op::VolumeLimits { name: name(), tree: None, changed: Box::default() },
+            Op::Lock { lock: Box::new(lock), wish: LockWish::Test },
         ];
         let names: Vec<_> = ops.iter().map(Op::name).collect();
         assert_eq!(names, OP_NAMES);

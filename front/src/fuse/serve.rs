@@ -17,13 +17,14 @@ use super::notices::Notices;
 use super::parse::Header;
 use super::reader_token::ReaderToken;
 use super::recent::Recent;
-use super::reply::{Head, Origin};
+use super::reply::Head;
 use super::rings::{Taken, Transport};
 use super::rows::Rows;
+use super::sharing::Sharing;
 use base::ablated::{Ablation, Turns, is_on, workers};
 use base::limits::BULK_BYTES_MIN;
 use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
-use layer::{Answer, Call, Context, Stack};
+use layer::{Answer, Call, Client, Context, Stack};
 use runtime::real::RingEntry;
 use runtime::tasks::{Flow, Local, enter, yield_now};
 use runtime::{Arrival, Buf, Need, Runtime};
@@ -63,9 +64,9 @@ pub trait Target: Send + Sync + 'static {
         let _ = uid;
         None
     }
-    /// True if operations may wait for as long as another machine is away.
-    fn waits(&self) -> bool {
-        false
+    /// The session with a server, for a volume that other mounts may have too. Operations may wait for as long as the server is away.
+    fn client(&self) -> Option<&Arc<Client>> {
+        None
     }
     /// Ends the wait of the operations of a request of the kernel's with an error, if they wait for another machine.
     fn give_up(&self, unique: u64) {
@@ -85,8 +86,8 @@ pub trait Target: Send + Sync + 'static {
 }
 
 impl Target for Stack {
-    fn waits(&self) -> bool {
-        Stack::remote(self).is_some()
+    fn client(&self) -> Option<&Arc<Client>> {
+        Stack::remote(self)
     }
     fn give_up(&self, unique: u64) {
         if let Some(client) = Stack::remote(self) {
@@ -124,9 +125,6 @@ pub struct Identity {
 }
 
 impl Identity {
-    pub(super) fn origin(&self) -> Origin {
-        Origin { root: self.root, brick: self.brick }
-    }
 }
 
 /// A mount that is being served.
@@ -146,6 +144,7 @@ pub(super) struct Shared {
     by_entry: AtomicBool,
     pub(super) turns: Turns,
     session: SessionId,
+    sharing: Option<Arc<Sharing>>,
     _taken: Option<Taken>,
 }
 
@@ -200,7 +199,12 @@ pub fn serve_target<T: Target>(
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let gate = Arc::new(Gate::new(count));
     let ends = Arc::new(Ends::new(count));
-    let waiting = target.waits().then(Arc::<Waiting>::default);
+    let waiting = target.client().map(|_| Arc::<Waiting>::default());
+    let sharing = target.client().map(|client| Arc::new(Sharing::new(client.clone(), notices.clone())));
+    if let Some(sharing) = sharing.clone() {
+        let there = runtime.clone();
+        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(sharing.follow(there)) }));
+    }
     let shared = Arc::new(Shared {
         mount,
         gate: gate.clone(),
@@ -211,6 +215,7 @@ pub fn serve_target<T: Target>(
         by_entry: AtomicBool::new(false),
         turns: Turns::default(),
         session: identity.session,
+        sharing: sharing.clone(),
         _taken: taken,
     });
     let mut cores = Vec::with_capacity(count);
@@ -227,6 +232,7 @@ pub fn serve_target<T: Target>(
             rows,
             notices: notices.clone(),
             ends: ends.clone(),
+            sharing: sharing.clone(),
             waiting: waiting.clone(),
             has_guards,
         };
@@ -401,6 +407,7 @@ pub(super) struct Leave(pub(super) Arc<Shared>);
 impl Drop for Leave {
     fn drop(&mut self) {
         if self.0.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.sharing.iter().for_each(|sharing| sharing.end());
             *self.0.ended.lock().expect("no panic while held") = true;
             self.0.bell.notify_all();
         }

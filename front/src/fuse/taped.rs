@@ -7,8 +7,8 @@ use recording::{Deed, Flags, NameHasher, NameKey, Operation};
 /// The attribute at which the kernel looks before it lets a program write to a file that it has not written to yet.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// The operation that stands for a request; its outcome comes later. None for what is not recorded, since it is the kernel's
-/// housekeeping and no client's: FORGET. `payload_bytes`: those of a write.
+/// The operation that stands for a request; its outcome comes later. None for what is not recorded: the kernel's
+/// housekeeping (FORGET), and locks, which a single mount's kernel keeps for itself. `payload_bytes`: those of a write.
 pub fn operation(ask: &Ask, payload_bytes: usize, key: NameKey) -> Option<Operation> {
     match ask {
         Ask::Entry(op)
@@ -22,6 +22,7 @@ pub fn operation(ask: &Ask, payload_bytes: usize, key: NameKey) -> Option<Operat
         Ask::Above(ino) => Some(Operation::new(Deed::Recall, ino.0)),
         Ask::Node(op) => of_op(op, key).map(|made| Operation { deed: Deed::CreateNode, ..made }),
         Ask::Xattrs(op, size) => of_op(op, key).map(|asked| Operation { length: *size as u64, ..asked }),
+        Ask::Release { ino, .. } => Some(Operation::new(Deed::Release, ino.0)),
         Ask::Open { ino, flags, .. } => Some(Operation { flags: opened(*flags), ..Operation::new(Deed::Open, ino.0) }),
         Ask::Create { op, flags, .. } => of_op(op, key).map(|made| Operation { flags: opened(*flags), ..made }),
         Ask::Read { op, flags, way, .. } => {
@@ -36,7 +37,7 @@ pub fn operation(ask: &Ask, payload_bytes: usize, key: NameKey) -> Option<Operat
         Ask::ReadDir { ino, offset, size, .. } => {
             Some(Operation { offset: *offset, length: *size as u64, ..Operation::new(Deed::ReadDir, ino.0) })
         }
-        Ask::Forget { .. } | Ask::ForgetAll(_) => None,
+        Ask::Forget { .. } | Ask::ForgetAll(_) | Ask::Lock(_) | Ask::Flush { .. } => None,
         Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => None,
     }
 }
@@ -94,7 +95,6 @@ fn of_inode(op: &Op) -> Option<Operation> {
             Operation { flags: changed(set), offset: set.size.unwrap_or(0), ..about(Deed::SetAttr, ino) }
         }
         Op::ReadLink { ino } => about(Deed::ReadLink, ino),
-        Op::Release { ino } => about(Deed::Release, ino),
         Op::Recall { ino } => about(Deed::Recall, ino),
         Op::ListXattr { ino } => about(Deed::ListXattr, ino),
         Op::SyncAll => Operation::new(Deed::SyncAll, 0),

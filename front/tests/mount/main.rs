@@ -54,7 +54,7 @@ pub fn directory() -> PathBuf {
 }
 
 pub fn options(path: &Path) -> MountOptions {
-    MountOptions { path: path.to_path_buf(), source: "test".into(), restrictions: Vec::new() }
+    MountOptions { path: path.to_path_buf(), source: "test".into(), restrictions: Vec::new(), shares: false }
 }
 
 /// The memory for a mount over io_uring, if the environment asks for one.

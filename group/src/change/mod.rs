@@ -1,5 +1,6 @@
 //! Operations on names and attributes: evaluate under the locks of the groups concerned, then `order` (decision D5).
 
+pub(crate) mod file_locks;
 mod list;
 pub(crate) mod session;
 
@@ -10,7 +11,7 @@ use crate::state::Range;
 use crate::state::load::wanted;
 use crate::{Answer, Groups, Position};
 use base::limits::{BLOCK_BYTES, LAYERS_MAX};
-use base::{Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, Sync, VolumeId};
+use base::{Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync, VolumeId};
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
@@ -133,7 +134,7 @@ impl Groups {
         if matches!(op, Op::VolumeDelete { .. }) && held.of(deciding).is_out_of_numbers() {
             return Ok(Step::Load(Need::Numbers));
         }
-        let mut view = HeldView { held: &mut held, volume, now, spread, counted: None };
+        let mut view = HeldView { held: &mut held, volume, session: context.session, now, spread, counted: None };
         let mut decision = match evaluate(op, &caller, &mut view) {
             Ok(decision) => decision,
             Err(Stop::Error(error)) => return Err(error),
@@ -167,6 +168,7 @@ impl Groups {
             };
             position = Some(self.position(&mut held, first, sync));
             tell_changed(volume, &mut held, &mut decision);
+            forget_elsewhere((volume, context.session), &mut held, &decision);
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
@@ -370,6 +372,18 @@ impl Groups {
             state.known.released(session, ino);
             state.keep_result(context.session, context.request, Outcome::Done, context.done);
             return Ok(done);
+        }
+    }
+}
+
+/// Has the other sessions forget the inodes that lost their last name: they live on only for who has them open, and for the session that
+/// removed the name.
+fn forget_elsewhere(session: (VolumeId, SessionId), held: &mut Held<'_>, decision: &Decision) {
+    for edit in decision.parts.iter().flat_map(|part| &part.edits) {
+        if let Edit::OrphanPut { ino } = edit
+            && let Some(state) = held.get(ino.group())
+        {
+            state.known.forget_elsewhere(session, *ino);
         }
     }
 }

@@ -7,7 +7,9 @@ use crate::order::held::{GroupSet, Held};
 use base::{Edit, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
 use names::Part;
 use runtime::seeded::{Bug, active};
+use runtime::Event;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::format::superblock::NETWORK_SESSIONS;
 
 /// The sessions that are served.
@@ -16,6 +18,8 @@ pub(crate) struct Sessions {
     served: BTreeMap<SessionId, Served>,
     /// The number that this process has drawn when it admitted the first client of another machine; 0 before.
     start: u64,
+    /// Notified when a session has told what it has open, shares its volume, or has ended.
+    changed: Arc<Event>,
 }
 
 struct Served {
@@ -24,6 +28,8 @@ struct Served {
     is_local: bool,
     /// True once it is known which inodes the session has open.
     has_told: bool,
+    /// True once its kernel caches nothing that another session may change.
+    shares: bool,
 }
 
 /// The term under which changes are ordered, and the number that the process has drawn: a client names both when it asks whether a
@@ -58,19 +64,74 @@ pub struct Known {
     pub has_told: bool,
 }
 
+impl Sessions {
+    fn has_company(&self, session: SessionId) -> bool {
+        let Some(volume) = self.served.get(&session).map(|served| served.volume) else { return false };
+        self.served.iter().any(|(other, served)| *other != session && served.volume == volume)
+    }
+}
+
 impl Groups {
-    /// Reserves a volume for a session, which from then on has it alone (rule R2) until it is ended. False if another one has it, or is
-    /// about to. Mounts of this machine know of each other.
-    pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> bool {
+    /// Reserves a volume for a session until it is ended. A session that is not alone there shares the volume with clients of other
+    /// machines: then this returns the other ones whose kernels may still cache all of it (rule R2), and the session has the volume once
+    /// there are none. None if a mount of this machine is in the way, which shares with nobody, or the other way round; mounts of this
+    /// machine know of each other.
+    pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> Option<Vec<SessionId>> {
         let mut sessions = self.sessions.lock();
-        let is_other = |(id, served): (&SessionId, &Served)| {
-            *id != session && served.volume == volume && !(is_local && served.is_local)
-        };
-        if sessions.served.iter().any(is_other) && !active(Bug::MountedTwice) {
-            return false;
+        let others = |(id, served): &(&SessionId, &Served)| **id != session && served.volume == volume;
+        let bars = |(_, served): (&SessionId, &Served)| served.is_local != is_local || is_local && !served.is_local;
+        if sessions.served.iter().filter(others).any(bars) && !active(Bug::MountedTwice) {
+            return None;
         }
-        sessions.served.entry(session).or_insert(Served { volume, is_local, has_told: true });
-        true
+        let caches = |(id, served): (&SessionId, &Served)| (!served.shares).then_some(*id);
+        let in_the_way: Vec<_> = match is_local {
+            true => Vec::new(),
+            false => sessions.served.iter().filter(others).filter_map(caches).collect(),
+        };
+        let is_alone = !sessions.served.iter().any(|other| others(&other));
+        sessions.served.entry(session).or_insert(Served { volume, is_local, has_told: true, shares: !is_alone });
+        Some(in_the_way)
+    }
+    /// Notes that a session's kernel caches nothing that another session may change.
+    pub fn shares(&self, session: SessionId) {
+        if let Some(served) = self.sessions.lock().served.get_mut(&session) {
+            served.shares = true;
+        }
+    }
+    /// True if a session is not the only one of its volume.
+    pub fn has_company(&self, session: SessionId) -> bool {
+        self.sessions.lock().has_company(session)
+    }
+    /// The sessions that share, and have company no more.
+    pub fn left_alone(&self) -> Vec<SessionId> {
+        let sessions = self.sessions.lock();
+        let sharing = sessions.served.iter().filter(|(_, served)| served.shares).map(|(id, _)| *id);
+        sharing.filter(|id| !sessions.has_company(*id)).collect()
+    }
+    /// Notes that a session's kernel may cache all again. False, and nothing is noted, if it has company.
+    pub fn leave_alone(&self, session: SessionId) -> bool {
+        let mut sessions = self.sessions.lock();
+        let has_company = sessions.has_company(session);
+        if let Some(served) = sessions.served.get_mut(&session).filter(|_| !has_company) {
+            served.shares = false;
+        }
+        !has_company
+    }
+    pub(crate) fn volume_of_session(&self, session: SessionId) -> Option<VolumeId> {
+        self.sessions.lock().served.get(&session).map(|served| served.volume)
+    }
+    /// Waits until every session of a volume from before the start has told what it has, or has ended.
+    pub(crate) async fn all_told(&self, volume: VolumeId) {
+        loop {
+            let (changed, ticket) = {
+                let sessions = self.sessions.lock();
+                if sessions.served.values().all(|served| served.volume != volume || served.has_told) {
+                    return;
+                }
+                (sessions.changed.clone(), sessions.changed.ticket())
+            };
+            changed.after(ticket).await;
+        }
     }
 
     /// Begins the session of a mount of this machine. Ends the one that the volume's mount had before. Errors: those of a change.
@@ -81,7 +142,7 @@ impl Groups {
             let is_former =
                 |(id, served): (&SessionId, &Served)| (served.is_local && served.volume == volume).then_some(*id);
             let former = sessions.served.iter().filter_map(is_former).collect();
-            sessions.served.insert(session, Served { volume, is_local: true, has_told: true });
+            sessions.served.insert(session, Served { volume, is_local: true, has_told: true, shares: false });
             former
         };
         let mut ended = Ok(());
@@ -126,7 +187,7 @@ impl Groups {
         let log = &self.store().log;
         log.wait(log.last_batch(), base::Sync::All, None).await?;
         let volume = holder.volume;
-        let served = Served { volume, is_local: false, has_told: true };
+        let served = Served { volume, is_local: false, has_told: true, shares: false };
         self.sessions.lock().served.entry(session).or_insert(served);
         Ok(Begun { term: self.term(), start })
     }
@@ -165,8 +226,12 @@ impl Groups {
         if !is_last {
             return Ok(());
         }
-        if let Some(served) = self.sessions.lock().served.get_mut(&session) {
-            served.has_told = true;
+        {
+            let mut sessions = self.sessions.lock();
+            if let Some(served) = sessions.served.get_mut(&session) {
+                served.has_told = true;
+            }
+            sessions.changed.notify();
         }
         self.settle_volume(volume).await
     }
@@ -177,13 +242,19 @@ impl Groups {
         if active(Bug::SessionsKept) {
             return Ok(());
         }
-        let Some(served) = self.sessions.lock().served.remove(&session) else { return Ok(()) };
+        let served = {
+            let mut sessions = self.sessions.lock();
+            sessions.changed.notify();
+            sessions.served.remove(&session)
+        };
+        let Some(served) = served else { return Ok(()) };
         self.forget_all_of(session, served.volume).await
     }
 
     /// Forgets what a session has open and knows, and its results.
     async fn forget_all_of(&self, session: SessionId, volume: VolumeId) -> Result<()> {
         self.states().iter().for_each(|group| group.state.lock().known.end(session));
+        self.end_locks(session);
         self.settle_volume(volume).await?;
         self.drop_sessions(|of, _| of == session).await
     }
@@ -243,7 +314,8 @@ impl Groups {
         let known = if active(Bug::OrphansNotAwaited) { Vec::new() } else { self.network_sessions() };
         let mut sessions = self.sessions.lock();
         for Known { session, holder, .. } in &known {
-            let served = Served { volume: holder.volume, is_local: false, has_told: false };
+            let company = known.iter().filter(|other| other.holder.volume == holder.volume).count() > 1;
+            let served = Served { volume: holder.volume, is_local: false, has_told: false, shares: company };
             sessions.served.insert(*session, served);
         }
         drop(sessions);

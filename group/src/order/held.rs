@@ -4,7 +4,7 @@
 
 use crate::Groups;
 use crate::state::State;
-use base::{GroupId, Ino, Inode, IntentId, Name, Time, Volume, VolumeId, Xattrs};
+use base::{GroupId, Ino, Inode, IntentId, Name, SessionId, Time, Volume, VolumeId, Xattrs};
 use names::{Entry, Need, Seen, View};
 use runtime::lock::Guard;
 use runtime::seeded::{Bug, active};
@@ -80,6 +80,8 @@ pub struct HeldView<'h, 'a> {
     pub held: &'h mut Held<'a>,
     /// The volume.
     pub volume: VolumeId,
+    /// The session that asks.
+    pub session: SessionId,
     /// The wall clock.
     pub now: Time,
     /// The group of a new directory.
@@ -153,8 +155,8 @@ impl View for HeldView<'_, '_> {
         Ok(VolumeId(state.row.next_volume - 1))
     }
     fn opens(&mut self, ino: Ino) -> Result<u64, Need> {
-        let volume = self.volume;
-        Ok(self.at_hand(ino.group())?.holds(volume, ino))
+        let (volume, session) = (self.volume, self.session);
+        Ok(self.at_hand(ino.group())?.holds_for((volume, session), ino))
     }
     fn spread(&mut self, _: Ino) -> GroupId {
         self.spread

@@ -144,6 +144,23 @@ impl Known {
     pub fn knows(&self, volume: VolumeId, ino: Ino) -> bool {
         self.of_volume(volume).any(|table| table.known.contains_key(&ino))
     }
+    /// True if the session's client knows the inode. Those without a session know what any client knows.
+    pub fn knows_in(&self, (volume, session): (VolumeId, SessionId), ino: Ino) -> bool {
+        let mut tables = self.of_volume(volume).filter(|table| session == SessionId(0) || table.session == session);
+        tables.any(|table| table.known.contains_key(&ino))
+    }
+    /// Forgets an inode for all sessions but one, which has removed its last name.
+    pub fn forget_elsewhere(&mut self, (volume, session): (VolumeId, SessionId), ino: Ino) {
+        if self.tables.len() < 2 || session == SessionId(0) {
+            return;
+        }
+        for table in self.tables.iter_mut().filter(|table| table.volume == volume && table.session != session) {
+            let Some(count) = table.known.remove(&ino) else { continue };
+            self.inodes -= 1;
+            self.nameless -= usize::from(count & NAMELESS != 0);
+        }
+        self.settle();
+    }
     /// Counts an open of a session.
     pub fn opened(&mut self, session: (VolumeId, SessionId), ino: Ino) {
         self.opened_times(session, ino, 1);

@@ -195,6 +195,10 @@ impl State {
     pub fn holds(&self, volume: VolumeId, ino: Ino) -> u64 {
         self.known.opens(volume, ino) + u64::from(self.known.knows(volume, ino))
     }
+    /// The same for a session that takes the last name away: other sessions only know the inode, which keeps nothing alive.
+    pub fn holds_for(&self, session: (VolumeId, SessionId), ino: Ino) -> u64 {
+        self.known.opens(session.0, ino) + u64::from(self.known.knows_in(session, ino))
+    }
     /// An inode with all ordered edits.
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Seen<Inode> {
         self.counted_inode(volume, ino).0

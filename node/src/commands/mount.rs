@@ -147,7 +147,7 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
     let running =
         Running::start((Backend::Remote(remote), None), &state, options.resources.transport, signals, listening)?;
     let restrictions = wanted.restrictions.iter().filter_map(|name| Restriction::of(name)).collect();
-    let mount = MountOptions { path, source: place.to_string(), restrictions };
+    let mount = MountOptions { path, source: place.to_string(), restrictions, shares: true };
     match running.daemon().mount(&place.volume, &mount) {
         Ok(mounted) => {
             let shown = mounted.path();

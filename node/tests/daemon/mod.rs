@@ -208,27 +208,33 @@ impl Home {
     }
     /// The directory with the membership of this machine.
     pub fn membership(&self) -> PathBuf {
-        let path = self.scratch.join("membership");
+        self.joined("membership", &self.place(), "test")
+    }
+    /// The directory of this name with the membership of a client, which calls the server as in `place`.
+    fn joined(&self, directory: &str, place: &str, client: &str) -> PathBuf {
+        let path = self.scratch.join(directory);
         if !path.exists() {
-            self.scratch.directory("membership");
+            self.scratch.directory(directory);
             let token = succeed(&["token", "create", text(&self.data), "--volume", "default", "--json"]);
             let token: serde_json::Value = serde_json::from_str(&token).expect("JSON");
-            let place = self.place();
             let (name, _) = place.split_once('/').expect("a name and a volume");
             let token = token["token"].as_str().expect("a token");
-            succeed(&["client", "join", token, "--name", name, "--as", "test", "--directory", text(&path)]);
+            succeed(&["client", "join", token, "--name", name, "--as", client, "--directory", text(&path)]);
         }
         path
     }
     /// The command of a client's daemon that mounts the volume.
     pub fn client(&self) -> Command {
-        let mut command = sinter();
-        command.args(["mount", "--foreground", "--directory", text(&self.membership()), &self.place()]);
-        command.arg(&self.mount);
-        if let Some(transport) = std::env::var_os("SINTER_TRANSPORT") {
-            command.arg("--transport").arg(transport);
-        }
-        command
+        mounting(&self.membership(), &self.place(), &self.mount)
+    }
+    /// The place of its volume for another client, which could be another machine.
+    pub fn other_place(&self) -> String {
+        format!("other-{}", self.place())
+    }
+    /// The command of a daemon of another client that mounts the volume at a directory.
+    pub fn other_client(&self, mount: &Path) -> Command {
+        let place = self.other_place();
+        mounting(&self.joined("other-membership", &place, "other"), &place, mount)
     }
     /// A daemon that is expected to fail at once.
     pub fn refused(&self, code: i32, parts: &[&str]) -> String {
@@ -242,6 +248,15 @@ impl Home {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{said}{errors}");
     }
+}
+
+fn mounting(membership: &Path, place: &str, mount: &Path) -> Command {
+    let mut command = sinter();
+    command.args(["mount", "--foreground", "--directory", text(membership), place]).arg(mount);
+    if let Some(transport) = std::env::var_os("SINTER_TRANSPORT") {
+        command.arg("--transport").arg(transport);
+    }
+    command
 }
 
 /// A daemon that has said that it is ready.

@@ -5,7 +5,7 @@ use crate::counted::counted;
 use crate::kernel::{HEADER_BYTES, Message};
 use base::{Ino, Name, Op, Reply, RequestId, SessionId, VolumeId};
 use front::fuse::parse::{self, Ask};
-use front::fuse::reply::{Entries, Head, Origin, bypasses_cache};
+use front::fuse::reply::{self, ALONE_VALID_S, Entries, Head, Origin, bypasses_cache};
 use group::{Groups, Options};
 use layer::{Answer, Call, Context, Stack};
 use runtime::{Buf, Need, Runtime, Slice, Span, Stage, Stamp};
@@ -128,17 +128,19 @@ impl Client {
             Ask::Create { op, flags, .. } => (op, flags),
             Ask::Read { op, .. } | Ask::Write { op, .. } | Ask::Sync { op, .. } => (op, 0),
             Ask::Entry(op) | Ask::Attr(op) | Ask::Done(op) => (op, 0),
+            Ask::Release { ino, .. } => (Op::Release { ino }, 0),
             other => panic!("not one of these operations: {other:?}"),
         };
+        let opening = reply::Opening { flags, is_shared: false, passes_locks: false };
         let row = self.runtime.ledger.row(op.name());
         let (lookup, create) = (matches!(op, Op::Lookup { .. }), matches!(op, Op::Create { .. }));
         let answer = self.call(context, op, data).await;
         let (head, told) = match answer.reply {
             Reply::Attr(attr) if create => {
-                (Head::create(unique, &attr, self.origin(), flags, (0, 0)), Told::Ino(attr.ino))
+                (Head::create(unique, &attr, self.origin(), opening, (0, 0)), Told::Ino(attr.ino))
             }
             Reply::Attr(attr) if lookup => (Head::entry(unique, &attr, self.origin()), Told::Ino(attr.ino)),
-            Reply::Attr(attr) => (Head::attr(unique, &attr), Told::Ino(attr.ino)),
+            Reply::Attr(attr) => (Head::attr(unique, &attr, ALONE_VALID_S), Told::Ino(attr.ino)),
             Reply::Wrote { length, .. } => (Head::wrote(unique, length), Told::Wrote(length)),
             Reply::Data { length } => {
                 let data = answer.data.expect("there are bytes");
@@ -151,7 +153,7 @@ impl Client {
         (row, told)
     }
     fn origin(&self) -> Origin {
-        Origin { root: self.root, brick: 1 }
+        Origin { root: self.root, brick: 1, valid_s: ALONE_VALID_S }
     }
     /// A page of a directory; "." and ".." are left out.
     async fn page(

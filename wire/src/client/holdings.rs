@@ -4,7 +4,7 @@
 
 use crate::Context;
 use crate::codec::session::{Held, RECLAIM_ITEMS_MAX};
-use base::{DirEntry, Ino, Op, Reply};
+use base::{DirEntry, Ino, LockWish, Op, Reply};
 use std::collections::BTreeMap;
 
 /// Opens and answers by inode.
@@ -42,6 +42,10 @@ impl Holdings {
     pub fn has_open(&self, ino: Ino) -> bool {
         self.0.get(&ino).is_some_and(|held| held.0 > 0)
     }
+    /// All, each with whether it is open.
+    pub fn inodes(&self) -> Vec<(Ino, bool)> {
+        self.0.iter().map(|(&ino, &(opens, _))| (ino, opens > 0)).collect()
+    }
     fn less(&mut self, ino: Ino, opens: u64, known: u64) {
         let Some(held) = self.0.get_mut(&ino) else { return };
         *held = (held.0.saturating_sub(opens), held.1.saturating_sub(known));
@@ -64,5 +68,14 @@ pub fn undo(context: &Context, op: &Op, reply: &Reply) -> Vec<Op> {
         let releases = (0..opens).map(move |_| Op::Release { ino });
         releases.chain((known > 0).then_some(Op::Forget { ino, times: known }))
     };
-    held.0.into_iter().flat_map(of).collect()
+    let lock = match (op, reply) {
+        (Op::Lock { lock, wish: LockWish::Take | LockWish::Queue }, Reply::InTheWay(None)) => {
+            Some(Op::Lock { lock: lock.clone(), wish: LockWish::Release })
+        }
+        (Op::Lock { lock, wish: LockWish::Queue }, _) => {
+            Some(Op::Lock { lock: lock.clone(), wish: LockWish::Leave })
+        }
+        _ => None,
+    };
+    held.0.into_iter().flat_map(of).chain(lock).collect()
 }

@@ -3,19 +3,22 @@
 //! Promises: a request takes effect once, whatever becomes of connections and of the server's process (rule P9); a failover is no
 //! error: a request waits until the server is back. Absent by design: caches, and who decides how long to wait.
 
+mod caching;
 mod changes;
 mod holdings;
 mod join;
 mod window;
 
-use crate::codec::hello::{Hello, HelloOk, Refused, VERSIONS};
+use crate::codec::hello::{Caches, Hello, HelloOk, Refused, VERSIONS};
+use crate::codec::lock::Freed;
 use crate::codec::reply::Told;
-use crate::codec::session::{Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
+use crate::codec::session::{Pulse, PulseOk, RECLAIM_ITEMS_MAX, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
+use crate::locks::{Locks, Owned};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
-use base::{Error, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
+use base::{Error, FileLock, Ino, Kind, LockWish, Name, Op, Reply, RequestId, Result, SessionId, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
@@ -124,6 +127,13 @@ pub struct Client {
     wires: Vec<Lock<Wire>>,
     holdings: Lock<Holdings>,
     changes: Lock<Changes>,
+    told: Lock<caching::Told>,
+    /// Notified when caches were told.
+    recalled: Event,
+    /// The locks that the session has.
+    locks: Lock<Locks>,
+    /// Those who wait for a lock, by file and owner.
+    lock_waits: Lock<BTreeMap<(Ino, u64), Arc<Event>>>,
     server: Lock<Server>,
     /// The credentials of the next connection, and the name that the server's certificate must have.
     credentials: Lock<Option<(Credentials, Box<str>)>>,
@@ -150,6 +160,10 @@ impl Client {
             wires: (0..cores).map(|_| Lock::new("wire", Wire::default())).collect(),
             holdings: Lock::new("holdings", Holdings::default()),
             changes: Lock::new("changes", Changes::default()),
+            told: Lock::new("caches", caching::Told::default()),
+            recalled: Event::new(),
+            locks: Lock::new("locks of files", Locks::default()),
+            lock_waits: Lock::new("waits for locks", BTreeMap::new()),
             server: Lock::new("server", Server::default()),
             credentials,
             changed: Event::new(),
@@ -291,12 +305,104 @@ impl Client {
         }
         drop(holdings);
         changes.note(op, &answer, start);
+        drop(changes);
+        self.note_lock(op, &answer.reply);
+        let mut changes = self.changes.lock();
         match op {
             Op::Fsync { ino, .. } => changes.synced(Some(*ino), *changed),
             Op::SyncAll => changes.synced(None, *changed),
             _ => {}
         }
         Ok(answer)
+    }
+    /// Notes which locks the session has.
+    fn note_lock(&self, op: &Op, reply: &Reply) {
+        let Op::Lock { lock, wish } = op else { return };
+        let (owned, mut locks) = (Owned { session: self.session, lock: **lock }, self.locks.lock());
+        match (wish, reply) {
+            // The server has bounds, and there is nobody else here.
+            (LockWish::Take | LockWish::Queue, Reply::InTheWay(None)) => {
+                drop(locks.take(VolumeId(0), owned, false, 0));
+            }
+            (LockWish::Release, _) => drop(locks.release(VolumeId(0), &owned)),
+            _ => {}
+        }
+    }
+    /// True if an owner has a lock of a file.
+    pub fn has_locks(&self, ino: Ino, owner: u64) -> bool {
+        self.locks.lock().concerns(VolumeId(0), ino, owner)
+    }
+    /// An event that is notified when a lock can be had that an owner waits for.
+    pub fn lock_wait(&self, ino: Ino, owner: u64) -> LockWait<'_> {
+        let event = self.lock_waits.lock().entry((ino, owner)).or_default().clone();
+        LockWait { client: self, key: (ino, owner), event }
+    }
+    /// Seconds for which an answer that is given now may be cached by a kernel.
+    pub fn valid_s(&self) -> u64 {
+        self.told.lock().valid_s(self.runtime.clock.now_ns())
+    }
+    /// The caches that the session may have.
+    pub fn caches(&self) -> Caches {
+        self.told.lock().caches()
+    }
+    /// Follows the caches: from now on the server hears that the kernel has let go only from `let_go`.
+    pub fn follow(&self) {
+        self.told.lock().followers += 1;
+    }
+    /// Ends that.
+    pub fn unfollow(&self) {
+        self.told.lock().followers -= 1;
+        self.confirm_alone();
+    }
+    /// Waits for something to do for a mount that has applied these caches. None once the session is over.
+    pub async fn next_caches(&self, applied: Option<Caches>) -> Option<Caches> {
+        loop {
+            let ticket = self.recalled.ticket();
+            {
+                let told = self.told.lock();
+                if told.has_news(applied) {
+                    return Some(told.caches());
+                }
+            }
+            if self.is_over.load(Ordering::Acquire) {
+                return None;
+            }
+            self.recalled.after(ticket).await;
+        }
+    }
+    /// Tells the server that the kernel caches no more than these.
+    pub fn let_go(&self, applied: Caches) {
+        if self.told.lock().confirms(applied) {
+            let volume = self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.as_ref().map(|it| it.id));
+            let done = RecallDone { volume: volume.unwrap_or(VolumeId(0)), number: applied.number };
+            let lane = self.wires.iter().find_map(|wire| wire.lock().lane.clone());
+            // Whoever comes back without having been heard is asked again.
+            if let Some(lane) = lane {
+                lane.outbox.push(None, |out| done.frame(out, Header { session: self.session, ..Header::new(FrameKind::RecallDone) }));
+            }
+        }
+    }
+    /// Without a kernel nothing is cached.
+    fn confirm_alone(&self) {
+        let caches = {
+            let told = self.told.lock();
+            (told.followers == 0).then(|| told.caches())
+        };
+        if let Some(caches) = caches {
+            self.let_go(caches);
+        }
+    }
+    fn hear_caches(&self) {
+        self.recalled.notify();
+        self.confirm_alone();
+    }
+    /// True if the inode is open.
+    pub fn has_open(&self, ino: Ino) -> bool {
+        self.holdings.lock().has_open(ino)
+    }
+    /// The inodes that the kernel knows, each with whether it is open.
+    pub fn known(&self) -> Vec<(Ino, bool)> {
+        self.holdings.lock().inodes()
     }
     /// Takes an outcome to who waits for it. If nobody does, it is noted, and what it has opened or made known is taken back.
     fn answer(&self, pending: &Pending, outcome: Outcome) -> Vec<(Context, Op)> {
@@ -384,6 +490,8 @@ impl Client {
         self.is_over.store(true, Ordering::Release);
         self.fail_if_over();
         self.changed.notify();
+        self.recalled.notify();
+        self.lock_waits.lock().values().for_each(|event| event.notify());
     }
     /// Answers everything that is under way.
     fn fail_all(&self, error: &Error) {
@@ -436,6 +544,7 @@ impl Client {
             Ok(Some(boot)) => {
                 self.install(core, &lane);
                 self.arrived();
+                self.hear_caches();
                 let ended = self.take_replies(core, &mut reader, boot).await;
                 self.wires[core].lock().lane = None;
                 self.left();
@@ -461,6 +570,7 @@ impl Client {
             begins: self.server.lock().welcome.is_none(),
         };
         let header = Header { session: self.session, ..Header::new(FrameKind::Hello) };
+        let sent_ns = self.runtime.clock.now_ns();
         lane.outbox.push(None, |out| hello.frame(out, header));
         let came = reader.next().await?.ok_or_else(gone)?;
         match came.header.kind {
@@ -470,6 +580,7 @@ impl Client {
         }
         let welcome = HelloOk::decode(reader.body())?;
         let boot = welcome.boot;
+        self.told.lock().is_welcomed(boot, welcome.caches, (sent_ns, u64::from(welcome.lease_ms) * 1_000_000));
         loop {
             let ticket = self.changed.ticket();
             let tells = {
@@ -513,21 +624,35 @@ impl Client {
     async fn tell(&self, lane: &Lane, reader: &mut Reader, volume: VolumeId, boot: u64) -> Result<bool> {
         let parts = self.holdings.lock().parts();
         let mut asked = self.changes.lock().ask(boot).into_iter();
-        let last = parts.len().max(asked.len()) - 1;
+        let locks: Vec<FileLock> = self.locks.lock().held().map(|held| held.lock).collect();
+        let mut locks = locks.chunks(RECLAIM_ITEMS_MAX).map(<[FileLock]>::to_vec);
+        let last = parts.len().max(asked.len()).max(locks.len()) - 1;
         let mut parts = parts.into_iter();
         for part in 0..=last {
             let (held, changed) = (parts.next().unwrap_or_default(), asked.next().unwrap_or_default());
-            let reclaim = Reclaim { volume, held, locks: Vec::new(), changed, more: part < last };
+            let locks = locks.next().unwrap_or_default();
+            let reclaim = Reclaim { volume, held, locks, changed, more: part < last };
             let header = Header { session: self.session, ..Header::new(FrameKind::Reclaim) };
             lane.outbox.push(None, |out| reclaim.frame(out, header));
             let came = reader.next().await?.ok_or_else(gone)?;
             match came.header.kind {
-                FrameKind::ReclaimDone => self.changes.lock().lose(ReclaimDone::decode(reader.body())?.undone),
+                FrameKind::ReclaimDone => {
+                    let ReclaimDone { lost, undone, .. } = ReclaimDone::decode(reader.body())?;
+                    self.changes.lock().lose(undone);
+                    self.lose_locks(&lost);
+                }
                 FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| false),
                 _ => return Err(unexpected()),
             }
         }
         Ok(true)
+    }
+    /// Notes locks that somebody else has by now.
+    fn lose_locks(&self, lost: &[FileLock]) {
+        let mut locks = self.locks.lock();
+        for lock in lost {
+            locks.release(VolumeId(0), &Owned { session: self.session, lock: *lock });
+        }
     }
     /// Gives up for good, unless the reason passes. Errors: it does.
     fn refused(&self, refused: Refused) -> Result<()> {
@@ -556,7 +681,22 @@ impl Client {
                         self.undo(undo);
                     }
                 }
-                FrameKind::PulseOk => _ = PulseOk::decode(reader.body())?,
+                FrameKind::PulseOk => {
+                    let PulseOk { sequence, boot, lease_ms, caches } = PulseOk::decode(reader.body())?;
+                    self.told.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
+                    self.hear_caches();
+                }
+                FrameKind::Recall => {
+                    let Recall { caches, .. } = Recall::decode(reader.body())?;
+                    self.told.lock().hear(boot, caches, true);
+                    self.hear_caches();
+                }
+                FrameKind::Freed => {
+                    let Freed { ino, owner } = Freed::decode(reader.body())?;
+                    if let Some(event) = self.lock_waits.lock().get(&(ino, owner)) {
+                        event.notify();
+                    }
+                }
                 FrameKind::Refusal => match Refusal::decode(reader.body())? {
                     Refusal::Fenced { .. } => {
                         let text = "the server has ended the session, since it had not heard from this machine".into();
@@ -580,6 +720,24 @@ impl Client {
             }
         }
         Err(gone())
+    }
+}
+
+/// Somebody who waits for a lock.
+pub struct LockWait<'a> {
+    client: &'a Client,
+    key: (Ino, u64),
+    /// Notified when it can be had.
+    pub event: Arc<Event>,
+}
+
+impl Drop for LockWait<'_> {
+    fn drop(&mut self) {
+        let mut waits = self.client.lock_waits.lock();
+        // This one's and the map's.
+        if waits.get(&self.key).is_some_and(|event| Arc::strong_count(event) <= 2) {
+            waits.remove(&self.key);
+        }
     }
 }
 
@@ -612,6 +770,7 @@ async fn pulse(client: Arc<Client>) {
         let clock = &client.runtime.clock;
         clock.sleep(PULSE_NS).await;
         let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;
+        client.told.lock().sends_pulse(sequence, clock.now_ns());
         let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
         let lane = client.wires.iter().find_map(|wire| wire.lock().lane.clone());
         let header = Header { session: client.session, ..Header::new(FrameKind::Pulse) };

@@ -78,7 +78,17 @@ pub struct HelloOk {
     /// True if the superuser of the client's machine has no more rights than anybody.
     pub squash_root: bool,
     /// The caches that the client may have.
+    pub caches: Caches,
+}
+
+/// The caches that a session may have, and their number among those that the server has told it since its start: of two messages the
+/// one with the higher number counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caches {
+    /// The caches.
     pub caching: Caching,
+    /// The number.
+    pub number: u64,
 }
 
 /// The caches that a client and its kernel may have of a volume.
@@ -177,8 +187,8 @@ impl Put<'_> {
         assert!(text.len() <= TEXT_BYTES_MAX, "a text keeps to its bound");
         self.long(text.as_bytes())
     }
-    pub fn caching(&mut self, caching: Caching) -> &mut Self {
-        self.u8(caching_code(caching))
+    pub fn caches(&mut self, caches: Caches) -> &mut Self {
+        self.u8(caching_code(caches.caching)).u64(caches.number)
     }
 }
 
@@ -187,8 +197,8 @@ impl Take<'_> {
         let text = str::from_utf8(self.long()?).ok().filter(|text| text.len() <= TEXT_BYTES_MAX);
         text.map(Box::from).ok_or_else(|| corrupt("a message has a text that is none"))
     }
-    pub fn caching(&mut self) -> Result<Caching> {
-        self.coded(&[Caching::Alone, Caching::Shared], caching_code)
+    pub fn caches(&mut self) -> Result<Caches> {
+        Ok(Caches { caching: self.coded(&[Caching::Alone, Caching::Shared], caching_code)?, number: self.u64()? })
     }
     fn versions(&mut self) -> Result<Versions> {
         let versions = Versions { lowest: self.u16()?, highest: self.u16()? };
@@ -253,7 +263,7 @@ impl Body for HelloOk {
         let mut put = Put(out);
         put.u16(self.version).u64(self.features).bytes(&self.cluster).text(&self.who).u64(self.boot).u64(self.epoch);
         put.u32(self.lease_ms).option(self.volume.as_ref(), Put::volume);
-        put.bool(self.read_only).bool(self.squash_root).caching(self.caching);
+        put.bool(self.read_only).bool(self.squash_root).caches(self.caches);
     }
     fn decode(body: &[u8]) -> Result<HelloOk> {
         Take::all(body, |take| {
@@ -268,7 +278,7 @@ impl Body for HelloOk {
                 volume: take.option(Take::volume)?,
                 read_only: take.bool()?,
                 squash_root: take.bool()?,
-                caching: take.caching()?,
+                caches: take.caches()?,
             })
         })
     }

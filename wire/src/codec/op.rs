@@ -119,6 +119,7 @@ fn put_op(put: &mut Put<'_>, op: &Op) {
             put.u8(37).name(name).option(*tree, |put, (project, top)| put.u32(project).ino(top)).changed(changed)
         }
         Op::VolumeList => put.u8(38),
+        Op::Lock { lock, wish } => put.u8(39).lock(lock).lock_wish(*wish),
     };
 }
 
@@ -172,6 +173,7 @@ fn take_op(take: &mut Take<'_>) -> Result<Op> {
         28 => Op::ReadDir { ino: take.ino()?, cookie: take.u64()?, count: take.u32()?, plus: take.bool()? },
         29 => Op::StatFs,
         30 => Op::SyncAll,
+        39 => Op::Lock { lock: Box::new(take.lock()?), wish: take.lock_wish()? },
         tag => return take_volume_op(take, tag),
     })
 }

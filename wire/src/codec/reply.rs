@@ -218,13 +218,13 @@ pub fn decode(body: &[u8], payload: &[u8]) -> Result<Told> {
 }
 
 impl Put<'_> {
-    pub(super) fn failure(&mut self, failure: &Failure) -> &mut Self {
+    fn failure(&mut self, failure: &Failure) -> &mut Self {
         self.kind(failure.kind).text(&failure.text)
     }
 }
 
 impl Take<'_> {
-    pub(super) fn failure(&mut self) -> Result<Failure> {
+    fn failure(&mut self) -> Result<Failure> {
         Ok(Failure { kind: self.kind()?, text: self.text()? })
     }
 }
@@ -243,6 +243,7 @@ fn put_reply(put: &mut Put<'_>, reply: &Reply) {
         Reply::StatFs(space) => put.u8(10).space(*space),
         Reply::Volume(volume) => put.u8(11).volume(volume),
         Reply::Volumes(volumes) => put.u8(12).items(volumes, Put::volume),
+        Reply::InTheWay(lock) => put.u8(13).option(lock.as_ref(), |put, lock| put.lock(lock)),
     };
 }
 
@@ -263,6 +264,7 @@ fn take_reply(take: &mut Take<'_>, tag: u8) -> Result<Reply> {
         10 => Reply::StatFs(take.space()?),
         11 => Reply::Volume(take.volume()?),
         12 => Reply::Volumes(take.items(Take::volume)?),
+        13 => Reply::InTheWay(take.option(Take::lock)?.map(Box::new)),
         _ => return Err(corrupt("a reply has a tag that is not known")),
     })
 }

@@ -2,10 +2,9 @@
 
 use super::Body;
 use super::bytes::{Put, Take, corrupt};
-use super::hello::Caching;
-use super::lock::Lock;
+use super::hello::Caches;
 use crate::FrameKind;
-use base::{GroupId, Index, Ino, Result, SessionId, Term, Time, VolumeId};
+use base::{FileLock, GroupId, Index, Ino, Result, SessionId, Term, Time, VolumeId};
 
 /// Most inodes and most locks of one frame; who has more sends several.
 pub const RECLAIM_ITEMS_MAX: usize = 1024;
@@ -32,6 +31,8 @@ pub struct PulseOk {
     pub boot: u64,
     /// The time for which the session lives from that pulse on, in milliseconds.
     pub lease_ms: u32,
+    /// The caches that the client may have.
+    pub caches: Caches,
 }
 
 /// The server can't take a request now, or not here. It has not been looked at.
@@ -99,7 +100,7 @@ pub struct Reclaim {
     /// The inodes.
     pub held: Vec<Held>,
     /// The locks.
-    pub locks: Vec<Lock>,
+    pub locks: Vec<FileLock>,
     /// The changes that may be lost.
     pub changed: Vec<Changed>,
     /// True if more follows: the session has reclaimed all only with the last frame.
@@ -112,7 +113,7 @@ pub struct ReclaimDone {
     /// Inodes that are gone.
     pub gone: Vec<Ino>,
     /// Locks that somebody else has by now.
-    pub lost: Vec<Lock>,
+    pub lost: Vec<FileLock>,
     /// Inodes whose change is lost.
     pub undone: Vec<Ino>,
 }
@@ -123,7 +124,7 @@ pub struct Recall {
     /// The volume.
     pub volume: VolumeId,
     /// The caches from now on. `Shared`: what the kernel has of entries, attributes and pages goes.
-    pub caching: Caching,
+    pub caches: Caches,
 }
 
 /// The client has done so.
@@ -131,6 +132,8 @@ pub struct Recall {
 pub struct RecallDone {
     /// The volume.
     pub volume: VolumeId,
+    /// The number of the caches that the client has from now on.
+    pub number: u64,
 }
 
 impl Body for Pulse {
@@ -150,10 +153,13 @@ impl Body for PulseOk {
     const KIND: FrameKind = FrameKind::PulseOk;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).u64(self.sequence).u64(self.boot).u32(self.lease_ms);
+        Put(out).u64(self.sequence).u64(self.boot).u32(self.lease_ms).caches(self.caches);
     }
     fn decode(body: &[u8]) -> Result<PulseOk> {
-        Take::all(body, |take| Ok(PulseOk { sequence: take.u64()?, boot: take.u64()?, lease_ms: take.u32()? }))
+        Take::all(body, |take| {
+            let (sequence, boot, lease_ms) = (take.u64()?, take.u64()?, take.u32()?);
+            Ok(PulseOk { sequence, boot, lease_ms, caches: take.caches()? })
+        })
     }
 }
 
@@ -243,10 +249,10 @@ impl Body for Recall {
     const KIND: FrameKind = FrameKind::Recall;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).u32(self.volume.0).caching(self.caching);
+        Put(out).u32(self.volume.0).caches(self.caches);
     }
     fn decode(body: &[u8]) -> Result<Recall> {
-        Take::all(body, |take| Ok(Recall { volume: VolumeId(take.u32()?), caching: take.caching()? }))
+        Take::all(body, |take| Ok(Recall { volume: VolumeId(take.u32()?), caches: take.caches()? }))
     }
 }
 
@@ -254,9 +260,9 @@ impl Body for RecallDone {
     const KIND: FrameKind = FrameKind::RecallDone;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).u32(self.volume.0);
+        Put(out).u32(self.volume.0).u64(self.number);
     }
     fn decode(body: &[u8]) -> Result<RecallDone> {
-        Take::all(body, |take| Ok(RecallDone { volume: VolumeId(take.u32()?) }))
+        Take::all(body, |take| Ok(RecallDone { volume: VolumeId(take.u32()?), number: take.u64()? }))
     }
 }

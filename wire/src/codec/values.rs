@@ -238,6 +238,8 @@ fn kind_code(kind: Kind) -> u8 {
         Kind::Interrupted => 22,
         Kind::Host => 23,
         Kind::Fenced => 24,
+        Kind::Deadlock => 25,
+        Kind::NoLocks => 26,
     }
 }
 

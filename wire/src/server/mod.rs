@@ -9,19 +9,20 @@ mod strangers;
 
 use crate::codec::Body;
 use crate::codec::hello::{Hello, HelloOk, Join, Joined, Reason, Refused};
+use crate::codec::lock::Freed;
 use crate::codec::reply::{Stages, Told};
-use crate::codec::session::{Changed, Held, Pulse, PulseOk, Reclaim, ReclaimDone, Refusal};
+use crate::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{op, reply};
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
-use base::{Error, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
+use base::{Error, FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
 use runtime::tasks::{Flow, Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
 use sessions::{Begin, Session, Sessions};
-use std::future::Future;
+use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use strangers::Strangers;
@@ -34,6 +35,8 @@ pub const LEASE_NS: u64 = 10_000_000_000;
 const LEASE_OVER_NS: u64 = LEASE_NS / 10 * 11;
 /// Time after which a session that nobody has heard of ends in any case.
 const COURTESY_NS: u64 = 600_000_000_000;
+/// Interval at which a session is asked again to let go of its caches.
+const RECALL_NS: u64 = 100_000_000;
 /// Interval at which sessions are looked at.
 const LOOK_NS: u64 = 1_000_000_000;
 /// Longest time for which the end of a server waits for requests that are under way.
@@ -49,6 +52,14 @@ pub struct Admitted<V> {
     pub volume: V,
 }
 
+/// The answer to a session that wants a volume.
+pub enum Admission<V> {
+    /// It has it.
+    In(Admitted<V>),
+    /// It has it once these sessions have told what they have, and their kernels have let go of what they may not cache beside it.
+    After(Vec<SessionId>),
+}
+
 /// The brick behind a server.
 pub trait Service: Send + Sync + 'static {
     /// The target of a session's operations.
@@ -58,16 +69,13 @@ pub trait Service: Send + Sync + 'static {
 
     /// Knows a client by its certificate in DER, or says why it may not come; None on one machine, where there are none.
     fn recognise(&self, peer: Option<&[u8]>, hello: &Hello) -> impl Future<Output = Result<Self::Client, Refused>>;
-    /// Lets a client's session in, or says why not: `Busy` if another session is in its way (`rivals`). A session that is let in again
-    /// is the same one.
+    /// Lets a client's session in, or says why not. A session that is let in again is the same one.
     fn admit(
         &self,
         session: SessionId,
         hello: &Hello,
         client: Self::Client,
-    ) -> impl Future<Output = Result<Admitted<Self::Volume>, Refused>>;
-    /// The other sessions of clients on other machines that have the volume which a session wants.
-    fn rivals(&self, session: SessionId, hello: &Hello) -> impl Future<Output = Vec<SessionId>>;
+    ) -> impl Future<Output = Result<Admission<Self::Volume>, Refused>>;
     /// Gives a certificate to a machine that has a token, or, without a token, to a client whose certificate in DER is `peer`.
     fn join(&self, join: &Join, peer: Option<&[u8]>) -> impl Future<Output = Result<Joined, Refused>>;
     /// Performs an operation of a session's volume.
@@ -91,6 +99,36 @@ pub trait Service: Send + Sync + 'static {
     fn answered(&self, session: SessionId, done: u64);
     /// Ends a session, none of whose requests is under way.
     fn end(&self, session: SessionId) -> impl Future<Output = Result<()>>;
+    /// Forgets a session that was not let in. This and what follows is by default that of a brick whose sessions share nothing.
+    fn turn_away(&self, _session: SessionId) -> impl Future<Output = ()> {
+        ready(())
+    }
+    /// True if the session shares its volume with others.
+    fn has_company(&self, _session: SessionId) -> bool {
+        false
+    }
+    /// Notes that the session's kernel caches nothing that another session may change.
+    fn shares(&self, _session: SessionId) {}
+    /// The sessions that share a volume with nobody any more.
+    fn left_alone(&self) -> Vec<SessionId> {
+        Vec::new()
+    }
+    /// Notes that such a session may cache all again. False if somebody has come since.
+    fn leave_alone(&self, _session: SessionId) -> bool {
+        false
+    }
+    /// Waits for locks that can be had: each with the session that waits for it.
+    fn freed(&self) -> impl Future<Output = Vec<(SessionId, Freed)>> {
+        pending()
+    }
+    /// The sessions whose locks were wanted since the last call.
+    fn wanted(&self) -> Vec<SessionId> {
+        Vec::new()
+    }
+    /// Gives a session back the locks that it had before the start. Those that somebody else has by now.
+    fn reclaim_locks(&self, _session: SessionId, _locks: &[FileLock]) -> Vec<FileLock> {
+        Vec::new()
+    }
 }
 
 /// A server.
@@ -107,6 +145,8 @@ pub struct Server<S> {
     /// Number of tasks that use the service beside requests, and when one of them has ended.
     busy: AtomicUsize,
     rested: Event,
+    /// Notified when a session has let go of its caches.
+    let_go: Event,
 }
 
 /// A task that uses the service, other than a request.
@@ -146,6 +186,7 @@ impl<S: Service> Server<S> {
             stopped: Event::new(),
             busy: AtomicUsize::new(0),
             rested: Event::new(),
+            let_go: Event::new(),
         });
         for core in 0..runtime.tasks.cores() {
             let there = server.clone();
@@ -153,6 +194,8 @@ impl<S: Service> Server<S> {
         }
         let there = Busy::new(&server);
         runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(look(there)) }));
+        let there = Busy::new(&server);
+        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(tell_freed(there)) }));
         server
     }
     /// Serves nobody any more; returns once nothing uses the service, or after ten seconds. Sessions go on at the next start.
@@ -203,18 +246,52 @@ impl<S: Service> Server<S> {
     fn now_ns(&self) -> u64 {
         self.runtime.clock.now_ns()
     }
-    /// Ends those sessions that are in the way of another one and have not been heard of for a lease. True if there were any.
-    async fn end_silent_rivals(&self, session: SessionId, hello: &Hello) -> bool {
-        let mut any = false;
-        for rival in self.service.rivals(session, hello).await {
-            let rival = self.sessions.get(rival);
-            let is_silent = |rival: &Arc<Session>| self.now_ns().saturating_sub(rival.heard_ns()) > LEASE_OVER_NS;
-            if let Some(rival) = rival.filter(is_silent) {
-                self.end(&rival).await;
-                any = true;
+    /// True for a session that nobody has heard of for a lease: whatever its kernel caches is over (rule P12).
+    fn is_silent(&self, session: &Session) -> bool {
+        self.now_ns().saturating_sub(session.heard_ns()) > LEASE_OVER_NS
+    }
+    /// Lets a session in, once those that have the volume too have let go of what they may not cache beside it.
+    async fn admit(&self, session: SessionId, hello: &Hello, client: S::Client) -> Result<Admitted<S::Volume>, Refused> {
+        let began_ns = self.now_ns();
+        loop {
+            let ticket = self.let_go.ticket();
+            let others = match self.service.admit(session, hello, client.clone()).await? {
+                Admission::In(admitted) => return Ok(admitted),
+                Admission::After(others) => others,
+            };
+            let is_late = self.now_ns().saturating_sub(began_ns) > 2 * LEASE_OVER_NS;
+            if is_late || self.is_stopping() {
+                self.service.turn_away(session).await;
+                let text = "the volume's other clients have not let go of what they cache";
+                return Err(Refused { reason: Reason::Busy, text: text.into() });
+            }
+            for other in others.into_iter().filter_map(|other| self.sessions.get(other)) {
+                self.recall(&other);
+            }
+            either(self.let_go.after(ticket), self.runtime.clock.sleep(RECALL_NS)).await;
+        }
+    }
+    /// Has a session cache nothing that another one may change. One that is silent need not be asked.
+    fn recall(&self, session: &Session) {
+        session.share(true);
+        if self.is_silent(session) && session.has_told() {
+            return self.service.shares(session.id);
+        }
+        self.tell_caches(session);
+    }
+    fn tell_caches(&self, session: &Session) {
+        let recall = Recall { volume: VolumeId(0), caches: session.caches() };
+        session.tell(|out, header| recall.frame(out, header));
+    }
+    /// Lets the sessions that are alone with their volumes cache again.
+    fn leave_alone(&self) {
+        for session in self.service.left_alone().into_iter().filter_map(|id| self.sessions.get(id)) {
+            let caches = session.caches();
+            // Whoever comes from then on asks it to let go, under a number of its own.
+            if self.service.leave_alone(session.id) && session.leave_alone(caches) {
+                self.tell_caches(&session);
             }
         }
-        any
     }
     /// Ends a session for good.
     async fn end(&self, session: &Session) {
@@ -251,6 +328,33 @@ async fn look<S: Service>(busy: Busy<S>) {
                 server.end(&session).await;
             }
         }
+        // Who is silent and has locks that others want gives them up.
+        for session in server.service.wanted().into_iter().filter_map(|id| server.sessions.get(id)) {
+            if server.is_silent(&session) {
+                server.end(&session).await;
+            }
+        }
+        server.leave_alone();
+    }
+}
+
+/// Tells clients of locks that they can have.
+async fn tell_freed<S: Service>(busy: Busy<S>) {
+    let server = &busy.0;
+    loop {
+        let ticket = server.stopped.ticket();
+        if server.is_stopping() {
+            return;
+        }
+        let news = async {
+            for (session, freed) in server.service.freed().await {
+                if let Some(session) = server.sessions.get(session) {
+                    // One that has no connection asks again by itself.
+                    session.tell(|out, header| freed.frame(out, header));
+                }
+            }
+        };
+        either(news, server.stopped.after(ticket)).await;
     }
 }
 
@@ -330,13 +434,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     if is_over {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
-    let admitted = match server.service.admit(id, &hello, client.clone()).await {
-        Err(refused) if refused.reason == Reason::Busy && server.end_silent_rivals(id, &hello).await => {
-            server.service.admit(id, &hello, client).await
-        }
-        admitted => admitted,
-    };
-    let Admitted { welcome, flow, volume } = admitted?;
+    let Admitted { mut welcome, flow, volume } = server.admit(id, &hello, client).await?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
     let _connected = session.connect(lane);
     // Who stops the server, or ends the session, sees the connection, or is seen here.
@@ -347,6 +445,10 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
     session.hear(server.now_ns());
+    if server.service.has_company(id) {
+        session.share(false);
+    }
+    welcome.caches = session.caches();
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
     lane.outbox.push(None, |out| welcome.frame(out, header));
     let numbers = (welcome.volume.map(|volume| volume.id), welcome.boot);
@@ -370,6 +472,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
                 server.end(&talk.session).await;
                 lane.bare(FrameKind::ByeOk, came.header);
             }
+            FrameKind::RecallDone => talk.has_let_go(reader.body())?,
             FrameKind::Cancel => {}
             _ => return Err(protocol("a server takes no such message")),
         }
@@ -401,20 +504,31 @@ impl<S: Service> Talk<S> {
     fn pulse(&self, header: &Header, body: &[u8]) -> Result<(), Refused> {
         let pulse = Pulse::decode(body).map_err(nonsense)?;
         self.server.service.answered(self.session.id, pulse.done);
-        let answer =
-            PulseOk { sequence: pulse.sequence, boot: self.numbers.1, lease_ms: (LEASE_NS / 1_000_000) as u32 };
+        let (sequence, boot, lease_ms) = (pulse.sequence, self.numbers.1, (LEASE_NS / 1_000_000) as u32);
+        let answer = PulseOk { sequence, boot, lease_ms, caches: self.session.caches() };
         self.lane.outbox.push(None, |out| answer.frame(out, *header));
         Ok(())
     }
+    fn has_let_go(&self, body: &[u8]) -> Result<(), Refused> {
+        let RecallDone { number, .. } = RecallDone::decode(body).map_err(nonsense)?;
+        if self.session.confirm(number) {
+            self.server.service.shares(self.session.id);
+            self.server.let_go.notify();
+        }
+        Ok(())
+    }
     async fn reclaim(&self, header: &Header, body: &[u8], has_begun: &mut bool) -> Result<(), Refused> {
-        let Reclaim { held, changed, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
+        let Reclaim { held, locks, changed, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
         let is_first = !std::mem::replace(has_begun, more);
+        // Before all is told: nobody is given a lock until then.
+        let lost =
+            if self.session.has_told() { Vec::new() } else { self.server.service.reclaim_locks(self.session.id, &locks) };
         match self.server.service.reclaim(self.session.id, (&held, &changed), is_first, !more).await {
             Ok(undone) => {
                 if !more {
                     self.session.told();
                 }
-                let done = ReclaimDone { gone: Vec::new(), lost: Vec::new(), undone };
+                let done = ReclaimDone { gone: Vec::new(), lost, undone };
                 self.lane.outbox.push(None, |out| done.frame(out, *header));
             }
             Err(error) if error.kind == Kind::Fenced => {

@@ -3,7 +3,9 @@
 //! Promises: a request that is delivered while its first delivery is under way waits for that one's end (rule R1); a session whose
 //! end has begun begins no request any more.
 
+use crate::codec::hello::{Caches, Caching};
 use crate::lane::Lane;
+use crate::{FrameKind, Header};
 use base::SessionId;
 use runtime::{Event, Lock, Runtime};
 use std::collections::BTreeMap;
@@ -23,6 +25,8 @@ pub struct Session {
     /// True once the brick knows what the session has open.
     has_told: AtomicBool,
     is_over: AtomicBool,
+    /// The caches that its client was told to have, and whether it has said that it has no others.
+    caches: Lock<(Caches, bool)>,
 }
 
 /// The way to begin a request.
@@ -45,7 +49,42 @@ impl Session {
             heard_ns: AtomicU64::new(now_ns),
             has_told: AtomicBool::new(has_told),
             is_over: AtomicBool::new(false),
+            caches: Lock::new("caches", (Caches { caching: Caching::Alone, number: 0 }, true)),
         }
+    }
+    /// The caches that its client is to have.
+    pub fn caches(&self) -> Caches {
+        self.caches.lock().0
+    }
+    /// Has it share its volume. `again`: also if it has done so before, since it may cache more by now.
+    pub fn share(&self, again: bool) {
+        let (caches, is_confirmed) = &mut *self.caches.lock();
+        if caches.caching == Caching::Alone || again && *is_confirmed {
+            *caches = Caches { caching: Caching::Shared, number: caches.number + 1 };
+            *is_confirmed = false;
+        }
+    }
+    /// Lets it cache all again, unless it was told something else since it was told these. False if it was.
+    pub fn leave_alone(&self, told: Caches) -> bool {
+        let (caches, is_confirmed) = &mut *self.caches.lock();
+        let is_same = *caches == told;
+        if is_same {
+            (*caches, *is_confirmed) = (Caches { caching: Caching::Alone, number: told.number + 1 }, true);
+        }
+        is_same
+    }
+    /// Notes that it shares, as it was told under a number. False if that is known, or it was told something else since.
+    pub fn confirm(&self, number: u64) -> bool {
+        let (caches, is_confirmed) = &mut *self.caches.lock();
+        let is_news = caches.number == number && !*is_confirmed;
+        *is_confirmed |= is_news;
+        is_news
+    }
+    /// Sends a frame over one of its connections. False if there is none.
+    pub fn tell(&self, frame: impl FnOnce(&mut Vec<u8>, Header)) -> bool {
+        let lane = self.lanes.lock().first().cloned();
+        let header = Header { session: self.id, ..Header::new(FrameKind::Recall) };
+        lane.map(|lane| lane.outbox.push(None, |out| frame(out, header))).is_some()
     }
     /// Begins a request.
     pub fn begin(&self, request: u64) -> Begin {

@@ -1,10 +1,11 @@
 //! An operation, a reply and a body of every shape, for this package's tests and as seeds of fuzzing.
 
+use base::lock::{Family, Mode};
 use base::*;
 use runtime::{Span, Stage, Stamp};
 use wire::codec::Body;
-use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
-use wire::codec::lock::{Family, Lock, LockCall, LockDone, Mode};
+use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
+use wire::codec::lock::Freed;
 use wire::codec::reply::{Failure, Stages, Told};
 use wire::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
 use wire::{Context, FrameKind, Position};
@@ -114,6 +115,8 @@ pub fn ops() -> Vec<Op> {
             changed: [(Limit::Iops, 0), (Limit::Burst, 9)].into(),
         },
         Op::VolumeList,
+        Op::Lock { lock: Box::new(lock_of_range()), wish: LockWish::Queue },
+        Op::Lock { lock: Box::new(lock_of_file()), wish: LockWish::Release },
     ]
 }
 
@@ -167,6 +170,8 @@ pub fn replies() -> Vec<Reply> {
         Reply::StatFs(StatFs { size_bytes: 1, free_bytes: 2, inodes: 3 }),
         Reply::Volume(volume()),
         Reply::Volumes(vec![volume(), Volume { limits: Limits::NONE, size_bytes: None, ..volume() }]),
+        Reply::InTheWay(None),
+        Reply::InTheWay(Some(Box::new(lock_of_range()))),
     ]
 }
 
@@ -196,6 +201,15 @@ fn again<B: Body>(body: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+fn lock_of_range() -> FileLock {
+    let (ino, family, mode) = (Ino(9 << 20), Family::Range, Mode::Exclusive);
+    FileLock { ino, family, mode, owner: 77, pid: 4000, first: 0, last: u64::MAX }
+}
+
+fn lock_of_file() -> FileLock {
+    FileLock { family: Family::Whole, mode: Mode::Shared, ..lock_of_range() }
+}
+
 /// The codec of each kind's body; None for kinds without one of their own.
 pub fn codec(kind: FrameKind) -> Option<Again> {
     match kind {
@@ -211,8 +225,7 @@ pub fn codec(kind: FrameKind) -> Option<Again> {
         FrameKind::ReclaimDone => Some(again::<ReclaimDone>),
         FrameKind::Recall => Some(again::<Recall>),
         FrameKind::RecallDone => Some(again::<RecallDone>),
-        FrameKind::Lock => Some(again::<LockCall>),
-        FrameKind::LockDone => Some(again::<LockDone>),
+        FrameKind::Freed => Some(again::<Freed>),
         FrameKind::Op | FrameKind::Reply | FrameKind::Cancel | FrameKind::Bye | FrameKind::ByeOk => None,
     }
 }
@@ -251,24 +264,12 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         volume: (caching == Caching::Alone).then(self::volume),
         read_only: false,
         squash_root: true,
-        caching,
+        caches: Caches { caching, number: 3 },
     };
     let refused = Reason::ALL.map(|reason| Refused { reason, text: "ask for a token: sinter token create".into() });
     let join = Join { secret: [3; 32].into(), name: "c1".into(), request: [0x30, 0x82, 1, 2].into() };
     let joined = Joined { chain: vec![[0x30, 0x82].into(), [0x30, 0x83, 0].into()] };
-    let range = Lock {
-        ino: Ino(9 << 20),
-        family: Family::Range,
-        mode: Mode::Exclusive,
-        owner: 77,
-        pid: 4000,
-        first: 0,
-        last: u64::MAX,
-    };
-    let whole = Lock { family: Family::Whole, mode: Mode::Shared, ..range };
-    let calls = [LockCall::Test(range), LockCall::Take(whole), LockCall::Wait(range), LockCall::Release(whole)];
-    let failure = Failure { kind: Kind::Interrupted, text: "nobody waits".into() };
-    let answers = [LockDone::Done, LockDone::Held(whole), LockDone::Failed(failure)];
+    let freed = Freed { ino: Ino(5), owner: 77 };
     let (session, group, term) = (SessionId(7), GroupId(2), Term(4));
     let refusals = [
         Refusal::NotLeader { brick: Some(cluster), term },
@@ -281,9 +282,9 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
     let held = Held { ino: Ino(5), opens: 2, known: 3 };
     let changed = Changed { ino: Ino(5), group: GroupId(3), term: Term(4), index: Index(1 << 40), start: 6 };
     let reclaim =
-        Reclaim { volume, held: vec![held; 3], locks: vec![range, whole], changed: vec![changed; 2], more: true };
-    let reclaimed = ReclaimDone { gone: vec![Ino(5)], lost: vec![whole], undone: vec![Ino(7)] };
-    let recalls = [Caching::Alone, Caching::Shared].map(|caching| Recall { volume, caching });
+        Reclaim { volume, held: vec![held; 3], locks: vec![lock_of_range(), lock_of_file()], changed: vec![changed; 2], more: true };
+    let reclaimed = ReclaimDone { gone: vec![Ino(5)], lost: vec![lock_of_file()], undone: vec![Ino(7)] };
+    let recalls = [Caching::Alone, Caching::Shared].map(|caching| Recall { volume, caches: Caches { caching, number: 4 } });
     [
         encoded(&[hello, bare]),
         encoded(&[Caching::Alone, Caching::Shared].map(ok)),
@@ -291,14 +292,18 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         encoded(&[join]),
         encoded(&[joined]),
         encoded(&[Pulse { sequence: 4, seen: 3, done: 70, clock: Time(1) }]),
-        encoded(&[PulseOk { sequence: 4, boot, lease_ms: 10_000 }]),
+        encoded(&[PulseOk {
+            sequence: 4,
+            boot,
+            lease_ms: 10_000,
+            caches: Caches { caching: Caching::Alone, number: 2 },
+        }]),
         encoded(&refusals),
         encoded(&[reclaim]),
         encoded(&[reclaimed]),
         encoded(&recalls),
-        encoded(&[RecallDone { volume }]),
-        encoded(&calls),
-        encoded(&answers),
+        encoded(&[RecallDone { volume, number: 4 }]),
+        encoded(&[freed]),
     ]
     .concat()
 }

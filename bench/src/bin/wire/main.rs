@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wire::client::{Client, Options};
-use wire::codec::hello::{Caching, Hello, HelloOk, Join, Joined, Refused};
+use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Refused};
 use wire::codec::session::{Changed, Held};
 use wire::lane::{Lane, Reader};
-use wire::server::{Admitted, Server, Service};
+use wire::server::{Admission, Admitted, Server, Service};
 use wire::tls::{Authority, Credentials, Identity, Strangers, Tls};
 use wire::{Answer, Context, FrameKind, Header, frame};
 
@@ -80,20 +80,17 @@ impl Service for Echo {
     async fn join(&self, _: &Join, _: Option<&[u8]>) -> Result<Joined, Refused> {
         unreachable!("nobody joins here")
     }
-    async fn admit(&self, _: SessionId, _: &Hello, (): ()) -> Result<Admitted<()>, Refused> {
-        let (who, caching) = ("bench".into(), Caching::Alone);
+    async fn admit(&self, _: SessionId, _: &Hello, (): ()) -> Result<Admission<()>, Refused> {
+        let (who, caches) = ("bench".into(), Caches { caching: Caching::Alone, number: 0 });
         let (features, cluster, boot, epoch, lease_ms) = (0, [0; 16], 1, 1, 10_000);
         let (version, volume, read_only, squash_root) = (1, None, false, false);
         let welcome =
-            HelloOk { version, features, cluster, who, boot, epoch, lease_ms, volume, read_only, squash_root, caching };
-        Ok(Admitted { welcome, flow: None, volume: () })
+            HelloOk { version, features, cluster, who, boot, epoch, lease_ms, volume, read_only, squash_root, caches };
+        Ok(Admission::In(Admitted { welcome, flow: None, volume: () }))
     }
     async fn call(&self, (): &(), _: &Context, _: Op, data: Option<Buf>) -> base::Result<Answer> {
         let length = data.map_or(0, |data| data.len() as u32);
         Ok(Answer { reply: Reply::Wrote { offset: 0, length }, data: None, position: None })
-    }
-    async fn rivals(&self, _: SessionId, _: &Hello) -> Vec<SessionId> {
-        Vec::new()
     }
     async fn reclaim(&self, _: SessionId, _: (&[Held], &[Changed]), _: bool, _: bool) -> base::Result<Vec<Ino>> {
         Ok(Vec::new())
@@ -135,7 +132,7 @@ fn frames(runtime: &Runtime, both: Option<(Credentials, Credentials)>) -> Way {
         let lane = Lane::start(&world, connection, of_server.map(|end| Tls::server(&end).expect("it begins")));
         let mut reader = Reader::new(&world, &lane);
         while let Ok(Some(came)) = reader.next().await {
-            lane.bare(FrameKind::LockDone, came.header);
+            lane.bare(FrameKind::Reply, came.header);
         }
     });
     let (world, depth, answered) = (runtime.clone(), way.depth.clone(), way.answered.clone());
@@ -146,7 +143,7 @@ fn frames(runtime: &Runtime, both: Option<(Credentials, Credentials)>) -> Way {
         let mut under_way = 0;
         loop {
             while under_way < depth.load(Ordering::Relaxed) {
-                let header = Header::new(FrameKind::Lock);
+                let header = Header::new(FrameKind::Op);
                 let payload = payload(&world).await;
                 lane.outbox.push(Some(payload), |out| frame::put(out, header, PAYLOAD_BYTES, |_| ()));
                 under_way += 1;

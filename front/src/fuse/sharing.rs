@@ -1,0 +1,139 @@
+//! A mount whose volume other mounts may have too, on other machines (rules R2, P12).
+//!
+//! While it is alone, its kernel caches as on a local mount, but for no longer than the session's lease. While others have the volume,
+//! names and attributes are asked for each time, files are opened past the page cache, and of a file that was opened before, the pages
+//! are forgotten whenever its attributes show a change. Between the two, the kernel lets go of all that it has.
+//!
+//! Promises: the server hears that the kernel has let go only after it has; an answer that is given from then on is not cached. Absent by
+//! design: mappings that are in place already: they show what they showed until their pages are read anew.
+
+use super::file_locks::Owners;
+use super::notices::{Notices, Why};
+use base::{Ino, Time};
+use layer::{Caches, Caching, Client};
+use runtime::tasks::Local;
+use runtime::{Event, Lock, Runtime};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Time within which a core has handed over what it answered before: more than any turn takes.
+const TURN_NS: u64 = 2_000_000;
+/// Seconds after which a kernel asks anew for what it was told while the mount was alone: no more than a lease (`LEASE_NS`).
+const ALONE_VALID_S: u64 = 10;
+
+/// A mount's share of its volume; see the module.
+pub struct Sharing {
+    client: Arc<Client>,
+    notices: Arc<Notices>,
+    /// Files that were opened before the volume was shared, with the change that their pages show.
+    opened: Lock<BTreeMap<Ino, Time>>,
+    has_opened: AtomicBool,
+    /// The owners of locks.
+    pub owners: Owners,
+    has_ended: AtomicBool,
+}
+
+impl Sharing {
+    /// That of a session's mount, which caches nothing yet. The mount's `follow` is to run.
+    pub fn new(client: Arc<Client>, notices: Arc<Notices>) -> Sharing {
+        client.follow();
+        let opened = Lock::new("files opened before", BTreeMap::new());
+        Sharing {
+            client,
+            notices,
+            opened,
+            has_opened: AtomicBool::new(false),
+            owners: Owners::default(),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+    /// The session.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+    /// Seconds for which the kernel may cache an answer that is given now.
+    pub fn valid_s(&self) -> u64 {
+        self.client.valid_s().min(ALONE_VALID_S)
+    }
+    /// True if files are opened past the page cache.
+    pub fn is_shared(&self) -> bool {
+        self.client.caches().caching == Caching::Shared
+    }
+    /// Has the kernel forget what it has of a file that was opened before the volume was shared, if it has changed since. Called
+    /// before the file's attributes are told: the kernel reads no page of it before it has asked for them.
+    pub async fn looks_at(&self, ino: Ino, changed: Time) {
+        if !self.has_opened.load(Ordering::Acquire) {
+            return;
+        }
+        match self.opened.lock().get(&ino) {
+            Some(shown) if *shown != changed => {}
+            _ => return,
+        }
+        let is_done = self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
+        let mut opened = self.opened.lock();
+        if !self.client.has_open(ino) {
+            opened.remove(&ino);
+        } else if let Some(shown) = opened.get_mut(&ino).filter(|_| is_done) {
+            *shown = changed;
+        }
+    }
+    /// Follows the caches that the session may have, until it ends.
+    pub async fn follow(self: Arc<Sharing>, runtime: Runtime) {
+        let mut applied = None;
+        while let Some(caches) = self.client.next_caches(applied).await {
+            if applied.map(|applied: Caches| applied.caching) != Some(caches.caching) {
+                self.let_go(&runtime).await;
+            }
+            applied = Some(caches);
+            self.client.let_go(caches);
+        }
+        self.end();
+    }
+    /// Notes that the kernel has nothing any more.
+    pub fn end(&self) {
+        if !self.has_ended.swap(true, Ordering::AcqRel) {
+            self.client.unfollow();
+        }
+    }
+    /// Has the kernel forget all that it caches.
+    async fn let_go(&self, runtime: &Runtime) {
+        outlast_turns(runtime).await;
+        let forgets_names = self.notices.forget_names().await;
+        let known = self.client.known();
+        {
+            let mut opened = self.opened.lock();
+            let open = known.iter().filter(|(_, is_open)| *is_open);
+            *opened = open.map(|(ino, _)| (*ino, Time(i64::MIN))).collect();
+            self.has_opened.store(!opened.is_empty(), Ordering::Release);
+        }
+        let known: Vec<_> = known.into_iter().map(|(ino, _)| ino).collect();
+        self.notices.forget_inodes(&known).await;
+        if !forgets_names {
+            // The kernel is older than Linux 6.16: what it was told runs out.
+            runtime.clock.sleep((ALONE_VALID_S + 1) * 1_000_000_000).await;
+        }
+    }
+}
+
+/// Waits until every core has handed over to the kernel what it has answered so far.
+async fn outlast_turns(runtime: &Runtime) {
+    let cores = runtime.tasks.cores();
+    let (left, done) = (Arc::new(AtomicUsize::new(cores)), Arc::new(Event::new()));
+    for core in 0..cores {
+        let (clock, left, done) = (runtime.clock.clone(), left.clone(), done.clone());
+        let turn = async move {
+            clock.sleep(TURN_NS).await;
+            left.fetch_sub(1, Ordering::AcqRel);
+            done.notify();
+        };
+        runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(turn) }));
+    }
+    loop {
+        let ticket = done.ticket();
+        if left.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        done.after(ticket).await;
+    }
+}

@@ -1,0 +1,111 @@
+//! Locks of files: which session has which, and who may have one since (rules P10, P11).
+
+use crate::{Answer, Groups};
+use base::lock::{FileLock, LockWish};
+use base::{Ino, Outcome, Reply, Result, SessionId};
+use runtime::tasks::either;
+use runtime::{Event, Lock};
+use std::collections::BTreeSet;
+use wire::Context;
+use wire::locks::{Locks, Owned};
+
+/// Longest wait for sessions from before a start to tell which locks they have, in nanoseconds: those that do not are ended by then.
+const TELLING_NS: u64 = 15_000_000_000;
+
+/// The locks of all sessions, and the news for those who wait.
+pub(crate) struct FileLocks {
+    locks: Lock<Locks>,
+    /// Places whose lock can be had, whose sessions are still to be told.
+    freed: Lock<Vec<Owned>>,
+    came: Event,
+}
+
+impl Default for FileLocks {
+    fn default() -> FileLocks {
+        let (locks, freed) = (Lock::new("file locks", Locks::default()), Lock::new("freed locks", Vec::new()));
+        FileLocks { locks, freed, came: Event::new() }
+    }
+}
+
+/// News for a session: a lock that it waits for can be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Freed {
+    /// The session.
+    pub session: SessionId,
+    /// The file.
+    pub ino: Ino,
+    /// The owner that waits.
+    pub owner: u64,
+}
+
+impl Groups {
+    /// Performs a session's wish for a lock. A file of which nobody knows whether it is locked, after a start, is waited for.
+    pub(crate) async fn lock(&self, context: &Context, lock: FileLock, wish: LockWish) -> Result<Answer> {
+        let (volume, session) = (context.volume, context.session);
+        let answer = |obstacle: Option<Owned>| {
+            // The number of a process means something on its own machine only.
+            let seen = |held: Owned| FileLock { pid: if held.session == session { held.lock.pid } else { 0 }, ..held.lock };
+            let reply = Reply::InTheWay(obstacle.map(|held| Box::new(seen(held))));
+            Ok(Answer { reply, data: None, position: None })
+        };
+        if !matches!(wish, LockWish::Release | LockWish::Leave) {
+            either(self.all_told(volume), self.store().runtime.clock.sleep(TELLING_NS)).await;
+        }
+        let group = self.state(lock.ino.group());
+        if group.state.lock().result(session, context.request)?.is_some() {
+            return answer(None);
+        }
+        let wanted = Owned { session, lock };
+        let now_ns = self.store().runtime.clock.now_ns();
+        let (obstacle, freed) = {
+            let mut locks = self.locks.locks.lock();
+            match wish {
+                LockWish::Test => (locks.test(volume, &wanted), Vec::new()),
+                LockWish::Take => locks.take(volume, wanted, false, now_ns)?,
+                LockWish::Queue => locks.take(volume, wanted, true, now_ns)?,
+                LockWish::Leave => (None, locks.leave(volume, &wanted)),
+                LockWish::Release => (None, locks.release(volume, &wanted)),
+            }
+        };
+        self.tell_freed(freed);
+        if obstacle.is_none() && wish != LockWish::Test {
+            // What was not taken may be asked for again, and is decided anew.
+            group.state.lock().keep_result(session, context.request, Outcome::Done, context.done);
+        }
+        answer(obstacle)
+    }
+    /// Gives a session the locks back that it had before a start. Those that somebody else has by now.
+    pub fn reclaim_locks(&self, session: SessionId, locks: &[FileLock]) -> Vec<FileLock> {
+        let Some(volume) = self.volume_of_session(session) else { return locks.to_vec() };
+        let mut held = self.locks.locks.lock();
+        locks.iter().filter(|lock| !held.reclaim(volume, Owned { session, lock: **lock })).copied().collect()
+    }
+    /// Forgets all locks of a session.
+    pub(crate) fn end_locks(&self, session: SessionId) {
+        let freed = self.locks.locks.lock().end(session);
+        self.tell_freed(freed);
+    }
+    fn tell_freed(&self, freed: Vec<Owned>) {
+        if freed.is_empty() {
+            return;
+        }
+        self.locks.freed.lock().extend(freed);
+        self.locks.came.notify();
+    }
+    /// Waits until there is news for sessions that wait for locks. One task of the process asks.
+    pub async fn freed_locks(&self) -> Vec<Freed> {
+        loop {
+            let ticket = self.locks.came.ticket();
+            let freed = std::mem::take(&mut *self.locks.freed.lock());
+            if !freed.is_empty() {
+                let news = |owned: Owned| Freed { session: owned.session, ino: owned.lock.ino, owner: owned.lock.owner };
+                return freed.into_iter().map(news).collect();
+            }
+            self.locks.came.after(ticket).await;
+        }
+    }
+    /// The sessions whose locks somebody has wanted since the last call.
+    pub fn wanted_sessions(&self) -> BTreeSet<SessionId> {
+        self.locks.locks.lock().wanted()
+    }
+}

@@ -1,0 +1,133 @@
+//! The caches that a session may have, as the server told last, and the lease up to which that holds (rule P12).
+//!
+//! Promises: nothing that was told before outlives what is told now, whatever connection it comes over; no cache is valid for longer than
+//! the server waits for a client that it does not hear. Absent by design: the kernel, whose mount follows (`front`).
+
+use crate::codec::hello::{Caches, Caching};
+use std::collections::VecDeque;
+
+/// Pulses whose time of sending is remembered: more are never under way on connections that work.
+const PULSES_MAX: usize = 16;
+
+/// The state; see the module. Times are of the client's clock, in nanoseconds.
+pub struct Told {
+    /// The start of the server that told.
+    boot: u64,
+    caches: Caches,
+    /// True if the server waits to hear that the kernel has let go of what it may no longer cache.
+    is_awaited: bool,
+    lease_end_ns: u64,
+    /// Numbers and times of the pulses that were sent last.
+    pulses: VecDeque<(u64, u64)>,
+    /// Number of mounts that follow.
+    pub followers: usize,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        let caches = Caches { caching: Caching::Shared, number: 0 };
+        Told { boot: 0, caches, is_awaited: false, lease_end_ns: 0, pulses: VecDeque::new(), followers: 0 }
+    }
+}
+
+impl Told {
+    /// Notes a pulse that is sent now.
+    pub fn sends_pulse(&mut self, sequence: u64, now_ns: u64) {
+        if self.pulses.len() == PULSES_MAX {
+            self.pulses.pop_front();
+        }
+        self.pulses.push_back((sequence, now_ns));
+    }
+    /// Notes the server's answer to a pulse: its lease runs from the time at which that was sent.
+    pub fn pulse_is_heard(&mut self, sequence: u64, boot: u64, caches: Caches, lease_ns: u64) {
+        let sent = self.pulses.iter().find(|(number, _)| *number == sequence).map(|(_, sent_ns)| *sent_ns);
+        self.hear(boot, caches, false);
+        if let Some(sent_ns) = sent.filter(|_| boot == self.boot) {
+            self.lease_end_ns = self.lease_end_ns.max(sent_ns + lease_ns);
+        }
+    }
+    /// Notes the server's welcome to a connection whose hello was sent at a time.
+    pub fn is_welcomed(&mut self, boot: u64, caches: Caches, (sent_ns, lease_ns): (u64, u64)) {
+        if boot != self.boot {
+            (self.boot, self.caches, self.is_awaited) = (boot, caches, false);
+            self.pulses.clear();
+        }
+        self.hear(boot, caches, true);
+        self.lease_end_ns = self.lease_end_ns.max(sent_ns + lease_ns);
+    }
+    /// Notes what the server tells of caches. `awaits`: it waits to hear that nothing is cached any more.
+    pub fn hear(&mut self, boot: u64, caches: Caches, awaits: bool) {
+        if boot != self.boot || caches.number < self.caches.number {
+            return;
+        }
+        self.caches = caches;
+        self.is_awaited = caches.caching == Caching::Shared && (awaits || self.is_awaited);
+    }
+    /// The caches that the session may have.
+    pub fn caches(&self) -> Caches {
+        self.caches
+    }
+    /// Seconds, rounded down, for which an answer that is given now may be cached.
+    pub fn valid_s(&self, now_ns: u64) -> u64 {
+        match self.caches.caching {
+            Caching::Alone => self.lease_end_ns.saturating_sub(now_ns) / 1_000_000_000,
+            Caching::Shared => 0,
+        }
+    }
+    /// The caches that the server awaits word of, once: the kernel caches nothing more than these.
+    pub fn confirms(&mut self, applied: Caches) -> bool {
+        let confirms = applied == self.caches && self.is_awaited;
+        self.is_awaited &= !confirms;
+        confirms
+    }
+    /// True if a mount that has applied these caches has something to do.
+    pub fn has_news(&self, applied: Option<Caches>) -> bool {
+        self.is_awaited || applied != Some(self.caches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const LEASE_NS: u64 = 10 * S;
+
+    fn alone(number: u64) -> Caches {
+        Caches { caching: Caching::Alone, number }
+    }
+    fn shared(number: u64) -> Caches {
+        Caches { caching: Caching::Shared, number }
+    }
+
+    #[test]
+    fn caches_are_valid_for_as_long_as_the_server_waits() {
+        let mut told = Told::default();
+        assert_eq!(told.valid_s(0), 0, "nobody has told anything");
+        told.is_welcomed(7, alone(0), (5 * S, LEASE_NS));
+        assert_eq!((told.valid_s(5 * S), told.valid_s(5 * S + 1), told.valid_s(16 * S)), (10, 9, 0));
+        told.sends_pulse(1, 8 * S);
+        told.pulse_is_heard(1, 7, alone(0), LEASE_NS);
+        assert_eq!(told.valid_s(9 * S), 9);
+        told.pulse_is_heard(2, 7, alone(0), LEASE_NS);
+        assert_eq!(told.valid_s(9 * S), 9, "a pulse that was not sent");
+    }
+
+    #[test]
+    fn what_was_told_before_does_not_count() {
+        let mut told = Told::default();
+        told.is_welcomed(7, alone(1), (0, LEASE_NS));
+        assert!(told.has_news(None) && !told.has_news(Some(alone(1))));
+        told.hear(7, shared(2), true);
+        told.hear(7, alone(1), false);
+        assert!(told.has_news(Some(alone(1))) && told.valid_s(0) == 0, "the later one counts");
+        assert!(!told.confirms(alone(1)), "not what is awaited");
+        assert!(told.confirms(shared(2)) && !told.confirms(shared(2)), "once");
+        told.is_welcomed(7, shared(2), (0, LEASE_NS));
+        assert!(told.has_news(Some(shared(2))) && told.confirms(shared(2)), "over another connection it is awaited again");
+        told.is_welcomed(8, alone(0), (0, LEASE_NS));
+        assert_eq!(told.caches(), alone(0), "another start counts anew");
+        told.hear(7, shared(9), true);
+        assert_eq!(told.caches(), alone(0), "a former start");
+    }
+}
