@@ -169,8 +169,16 @@ pub enum Bug {
     SessionsKept,
     /// A clean end leaves out its last commit and checkpoint (rule U3).
     EndedUncommitted,
-    /// A volume is mounted at two places, and neither mount's cache learns of changes made through the other (rule R2).
+    /// A client gets a volume although the kernel of another one still caches it (rule R2).
     MountedTwice,
+    /// A client says that its kernel has let go of its caches before it has (rule P12).
+    RecallUnheeded,
+    /// What a kernel caches is valid for as long as it likes, whatever the lease (rule P12).
+    LeaseIgnored,
+    /// A client that comes back after a restart of the server does not tell which locks it has (rule P11).
+    LocksNotReclaimed,
+    /// Locks are given to whoever asks first after a restart, before all have told which they have (rule P11).
+    LocksNotAwaited,
     /// Objects that a client creates belong to root (rule R3).
     CallerForgotten,
     /// Opens for synchronous writes go through the page cache (rule F1).
@@ -227,7 +235,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 108] = [
+    pub const ALL: [Bug; 112] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -311,6 +319,10 @@ impl Bug {
         Bug::SessionsKept,
         Bug::EndedUncommitted,
         Bug::MountedTwice,
+        Bug::RecallUnheeded,
+        Bug::LeaseIgnored,
+        Bug::LocksNotReclaimed,
+        Bug::LocksNotAwaited,
         Bug::CallerForgotten,
         Bug::DirectIoForgotten,
         Bug::PagesKept,

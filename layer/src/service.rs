@@ -128,14 +128,7 @@ impl Service for Served {
             Some(others) => return Ok(Admission::After(others)),
         }
         let holder = Holder { client, volume: volume.id, locks: false };
-        let begun = match self.groups.admit_session(session, &holder).await {
-            Ok(begun) => begun,
-            Err(error) => {
-                // Nobody has it. If that can't be noted now, it is once the session has been silent for long.
-                drop(self.groups.end_session(session).await);
-                return Err(told(Reason::Busy, &error));
-            }
-        };
+        let begun = self.groups.admit_session(session, &holder).await.map_err(|error| told(Reason::Busy, &error))?;
         let stack = (self.stack_of)(&volume);
         let welcome = HelloOk {
             version,
@@ -159,6 +152,9 @@ impl Service for Served {
     }
     fn has_company(&self, session: SessionId) -> bool {
         self.groups.has_company(session)
+    }
+    fn sleeps(&self, session: SessionId) {
+        self.groups.sleeps(session);
     }
     fn shares(&self, session: SessionId) {
         self.groups.shares(session);

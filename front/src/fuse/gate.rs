@@ -182,7 +182,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{Ino, Op};
+    use base::Ino;
 
     #[test]
     fn the_gate_shuts_in_two_steps() {

@@ -11,6 +11,7 @@ use super::file_locks::Owners;
 use super::notices::{Notices, Why};
 use base::{Ino, Time};
 use layer::{Caches, Caching, Client};
+use runtime::seeded::{Bug, active};
 use runtime::tasks::Local;
 use runtime::{Event, Lock, Runtime};
 use std::collections::BTreeMap;
@@ -82,7 +83,8 @@ impl Sharing {
     pub async fn follow(self: Arc<Sharing>, runtime: Runtime) {
         let mut applied = None;
         while let Some(caches) = self.client.next_caches(applied).await {
-            if applied.map(|applied: Caches| applied.caching) != Some(caches.caching) {
+            let is_other = applied.map(|applied: Caches| applied.caching) != Some(caches.caching);
+            if is_other && !active(Bug::RecallUnheeded) {
                 self.let_go(&runtime).await;
             }
             applied = Some(caches);

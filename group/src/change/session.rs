@@ -30,6 +30,8 @@ struct Served {
     has_told: bool,
     /// True once its kernel caches nothing that another session may change.
     shares: bool,
+    /// True while its client is silent, and nobody need share with it.
+    is_asleep: bool,
 }
 
 /// The term under which changes are ordered, and the number that the process has drawn: a client names both when it asks whether a
@@ -67,7 +69,7 @@ pub struct Known {
 impl Sessions {
     fn has_company(&self, session: SessionId) -> bool {
         let Some(volume) = self.served.get(&session).map(|served| served.volume) else { return false };
-        self.served.iter().any(|(other, served)| *other != session && served.volume == volume)
+        self.served.iter().any(|(other, served)| *other != session && served.volume == volume && !served.is_asleep)
     }
 }
 
@@ -78,18 +80,24 @@ impl Groups {
     /// machine know of each other.
     pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> Option<Vec<SessionId>> {
         let mut sessions = self.sessions.lock();
-        let others = |(id, served): &(&SessionId, &Served)| **id != session && served.volume == volume;
+        let is_other = |id: &SessionId, served: &Served| *id != session && served.volume == volume;
+        let others = |(id, served): &(&SessionId, &Served)| is_other(id, served);
+        let awake = |(id, served): &(&SessionId, &Served)| is_other(id, served) && !served.is_asleep;
         let bars = |(_, served): (&SessionId, &Served)| served.is_local != is_local || is_local && !served.is_local;
-        if sessions.served.iter().filter(others).any(bars) && !active(Bug::MountedTwice) {
+        if sessions.served.iter().filter(others).any(bars) {
             return None;
         }
-        let caches = |(id, served): (&SessionId, &Served)| (!served.shares).then_some(*id);
+        let caches =
+            |(id, served): (&SessionId, &Served)| (!served.shares || !served.has_told).then_some(*id);
         let in_the_way: Vec<_> = match is_local {
             true => Vec::new(),
-            false => sessions.served.iter().filter(others).filter_map(caches).collect(),
+            false if active(Bug::MountedTwice) => Vec::new(),
+            false => sessions.served.iter().filter(awake).filter_map(caches).collect(),
         };
-        let is_alone = !sessions.served.iter().any(|other| others(&other));
-        sessions.served.entry(session).or_insert(Served { volume, is_local, has_told: true, shares: !is_alone });
+        let is_alone = !sessions.served.iter().any(|other| awake(&other));
+        let served = sessions.served.entry(session).or_insert(Served { volume, is_local, has_told: true, shares: !is_alone, is_asleep: false });
+        // Whoever wakes has cached nothing for a lease.
+        served.is_asleep = false;
         Some(in_the_way)
     }
     /// Notes that a session's kernel caches nothing that another session may change.
@@ -98,14 +106,21 @@ impl Groups {
             served.shares = true;
         }
     }
-    /// True if a session is not the only one of its volume.
+    /// Notes that a session's client is silent: its kernel caches nothing any more, and others need not share with it until it comes back
+    /// (`claim`).
+    pub fn sleeps(&self, session: SessionId) {
+        if let Some(served) = self.sessions.lock().served.get_mut(&session) {
+            (served.is_asleep, served.shares) = (true, true);
+        }
+    }
+    /// True if a session is not the only one of its volume, but for those that sleep.
     pub fn has_company(&self, session: SessionId) -> bool {
         self.sessions.lock().has_company(session)
     }
     /// The sessions that share, and have company no more.
     pub fn left_alone(&self) -> Vec<SessionId> {
         let sessions = self.sessions.lock();
-        let sharing = sessions.served.iter().filter(|(_, served)| served.shares).map(|(id, _)| *id);
+        let sharing = sessions.served.iter().filter(|(_, served)| served.shares && !served.is_asleep).map(|(id, _)| *id);
         sharing.filter(|id| !sessions.has_company(*id)).collect()
     }
     /// Notes that a session's kernel may cache all again. False, and nothing is noted, if it has company.
@@ -142,7 +157,7 @@ impl Groups {
             let is_former =
                 |(id, served): (&SessionId, &Served)| (served.is_local && served.volume == volume).then_some(*id);
             let former = sessions.served.iter().filter_map(is_former).collect();
-            sessions.served.insert(session, Served { volume, is_local: true, has_told: true, shares: false });
+            sessions.served.insert(session, Served { volume, is_local: true, has_told: true, shares: false, is_asleep: false });
             former
         };
         let mut ended = Ok(());
@@ -187,7 +202,7 @@ impl Groups {
         let log = &self.store().log;
         log.wait(log.last_batch(), base::Sync::All, None).await?;
         let volume = holder.volume;
-        let served = Served { volume, is_local: false, has_told: true, shares: false };
+        let served = Served { volume, is_local: false, has_told: true, shares: false, is_asleep: false };
         self.sessions.lock().served.entry(session).or_insert(served);
         Ok(Begun { term: self.term(), start })
     }
@@ -315,7 +330,7 @@ impl Groups {
         let mut sessions = self.sessions.lock();
         for Known { session, holder, .. } in &known {
             let company = known.iter().filter(|other| other.holder.volume == holder.volume).count() > 1;
-            let served = Served { volume: holder.volume, is_local: false, has_told: false, shares: company };
+            let served = Served { volume: holder.volume, is_local: false, has_told: false, shares: company, is_asleep: false };
             sessions.served.insert(*session, served);
         }
         drop(sessions);

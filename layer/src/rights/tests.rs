@@ -8,7 +8,7 @@ use group::Groups;
 use runtime::sim::World;
 use wire::codec::hello::{Hello, Reason, VERSIONS};
 use wire::codec::session::Held;
-use wire::server::Service;
+use wire::server::{Admission, Service};
 
 fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
@@ -65,7 +65,8 @@ fn a_client_gets_what_its_certificate_gives_it_and_nothing_that_it_says() {
         let served = served(&groups);
         let admit = async |session, certificate: &[u8], hello: Hello| {
             let client = served.recognise(Some(certificate), &hello).await.map_err(|refused| refused.reason)?;
-            let admitted = served.admit(SessionId(session), &hello, client).await.map_err(|refused| refused.reason)?;
+            let admission = served.admit(SessionId(session), &hello, client).await.map_err(|refused| refused.reason)?;
+            let Admission::In(admitted) = admission else { panic!("nobody is in its way") };
             Ok((admitted.welcome.read_only, admitted.welcome.squash_root))
         };
         assert_eq!(served.recognise(None, &hello("one", None)).await.map_err(|it| it.reason), Err(Reason::Stranger));

@@ -23,6 +23,7 @@ use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
 use runtime::net::Address;
+use runtime::seeded::{Bug, active};
 use runtime::tasks::{Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
 use std::collections::BTreeMap;
@@ -624,7 +625,10 @@ impl Client {
     async fn tell(&self, lane: &Lane, reader: &mut Reader, volume: VolumeId, boot: u64) -> Result<bool> {
         let parts = self.holdings.lock().parts();
         let mut asked = self.changes.lock().ask(boot).into_iter();
-        let locks: Vec<FileLock> = self.locks.lock().held().map(|held| held.lock).collect();
+        let locks: Vec<FileLock> = {
+            let locks = self.locks.lock();
+            locks.held().filter(|_| !active(Bug::LocksNotReclaimed)).map(|held| held.lock).collect()
+        };
         let mut locks = locks.chunks(RECLAIM_ITEMS_MAX).map(<[FileLock]>::to_vec);
         let last = parts.len().max(asked.len()).max(locks.len()) - 1;
         let mut parts = parts.into_iter();

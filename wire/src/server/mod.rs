@@ -107,6 +107,8 @@ pub trait Service: Send + Sync + 'static {
     fn has_company(&self, _session: SessionId) -> bool {
         false
     }
+    /// Notes that the session's client is silent, and comes back by `admit`: until then others need not share with it.
+    fn sleeps(&self, _session: SessionId) {}
     /// Notes that the session's kernel caches nothing that another session may change.
     fn shares(&self, _session: SessionId) {}
     /// The sessions that share a volume with nobody any more.
@@ -252,6 +254,22 @@ impl<S: Service> Server<S> {
     }
     /// Lets a session in, once those that have the volume too have let go of what they may not cache beside it.
     async fn admit(&self, session: SessionId, hello: &Hello, client: S::Client) -> Result<Admitted<S::Volume>, Refused> {
+        let admitted = self.try_to_admit(session, hello, client).await;
+        if admitted.is_err() {
+            match self.sessions.get(session) {
+                Some(known) if known.is_asleep() => self.service.sleeps(session),
+                Some(_) => {}
+                None => self.service.turn_away(session).await,
+            }
+        }
+        admitted
+    }
+    async fn try_to_admit(
+        &self,
+        session: SessionId,
+        hello: &Hello,
+        client: S::Client,
+    ) -> Result<Admitted<S::Volume>, Refused> {
         let began_ns = self.now_ns();
         loop {
             let ticket = self.let_go.ticket();
@@ -261,7 +279,6 @@ impl<S: Service> Server<S> {
             };
             let is_late = self.now_ns().saturating_sub(began_ns) > 2 * LEASE_OVER_NS;
             if is_late || self.is_stopping() {
-                self.service.turn_away(session).await;
                 let text = "the volume's other clients have not let go of what they cache";
                 return Err(Refused { reason: Reason::Busy, text: text.into() });
             }
@@ -326,6 +343,9 @@ async fn look<S: Service>(busy: Busy<S>) {
             let patience_ns = if session.has_told() { COURTESY_NS } else { LEASE_OVER_NS };
             if now_ns.saturating_sub(session.heard_ns()) > patience_ns {
                 server.end(&session).await;
+            } else if server.is_silent(&session) && session.has_told() && !session.is_asleep() && session.sleep() {
+                session.hang_up(&server.runtime);
+                server.service.sleeps(session.id);
             }
         }
         // Who is silent and has locks that others want gives them up.
@@ -436,6 +456,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     }
     let Admitted { mut welcome, flow, volume } = server.admit(id, &hello, client).await?;
     let session = server.sessions.get_or_begin(id, server.now_ns());
+    session.wake();
     let _connected = session.connect(lane);
     // Who stops the server, or ends the session, sees the connection, or is seen here.
     if server.is_stopping() {
@@ -463,6 +484,10 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
             Err(error) if error.kind == Kind::Interrupted => return Ok(()),
             Err(error) => return Err(nonsense(error)),
         };
+        // Others may cache all of the volume by now: it is let in again, by another connection.
+        if talk.session.is_asleep() {
+            return Ok(());
+        }
         talk.session.hear(server.now_ns());
         match came.header.kind {
             FrameKind::Op => talk.request(came, reader.body())?,
@@ -571,6 +596,8 @@ impl<S: Service> Talk<S> {
             match self.session.begin(request) {
                 Begin::Begun => break,
                 Begin::UnderWay(event, ticket) => event.after(ticket).await,
+                // Connecting again has it let in again.
+                Begin::Asleep => return self.refuse(&header, Refusal::Busy),
                 Begin::Over => return self.refuse(&header, Refusal::Fenced { session: self.session.id }),
             }
         }

@@ -25,6 +25,8 @@ pub struct Session {
     /// True once the brick knows what the session has open.
     has_told: AtomicBool,
     is_over: AtomicBool,
+    /// True once it was silent for a lease, until its client is let in again.
+    is_asleep: AtomicBool,
     /// The caches that its client was told to have, and whether it has said that it has no others.
     caches: Lock<(Caches, bool)>,
 }
@@ -33,6 +35,8 @@ pub struct Session {
 pub enum Begin {
     /// Nobody does it.
     Begun,
+    /// The session sleeps: its client is to say hello again.
+    Asleep,
     /// A delivery before this one is under way; the event tells its end.
     UnderWay(Arc<Event>, u64),
     /// The session is over.
@@ -49,6 +53,7 @@ impl Session {
             heard_ns: AtomicU64::new(now_ns),
             has_told: AtomicBool::new(has_told),
             is_over: AtomicBool::new(false),
+            is_asleep: AtomicBool::new(false),
             caches: Lock::new("caches", (Caches { caching: Caching::Alone, number: 0 }, true)),
         }
     }
@@ -91,6 +96,9 @@ impl Session {
         let mut under_way = self.under_way.lock();
         if self.is_over.load(Ordering::Acquire) {
             return Begin::Over;
+        }
+        if self.is_asleep.load(Ordering::Acquire) {
+            return Begin::Asleep;
         }
         match under_way.get(&request) {
             Some(event) => Begin::UnderWay(event.clone(), event.ticket()),
@@ -139,6 +147,23 @@ impl Session {
     /// Notes that the brick knows what it has open.
     pub fn told(&self) {
         self.has_told.store(true, Ordering::Release);
+    }
+    /// Begins no request any more until it wakes. False, and nothing has changed, while some are under way.
+    pub fn sleep(&self) -> bool {
+        let under_way = self.under_way.lock();
+        let may_sleep = under_way.is_empty() && !self.is_over.load(Ordering::Acquire);
+        if may_sleep {
+            self.is_asleep.store(true, Ordering::Release);
+        }
+        may_sleep
+    }
+    /// Ends that: its client was let in again.
+    pub fn wake(&self) {
+        self.is_asleep.store(false, Ordering::Release);
+    }
+    /// True while it sleeps.
+    pub fn is_asleep(&self) -> bool {
+        self.is_asleep.load(Ordering::Acquire)
     }
     /// True if it is over.
     pub fn is_over(&self) -> bool {

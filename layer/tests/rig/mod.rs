@@ -1,0 +1,100 @@
+//! A server and its clients on simulated hosts.
+
+use base::limits::SEGMENT_BYTES_MIN;
+use base::{Ino, Limits, Name, Op, VolumeId};
+use group::{Answer, Context, Groups, Options};
+use layer::{Call, Served, Stack};
+use runtime::sim::Hosts;
+use runtime::tasks::Local;
+use runtime::{Runtime, Span};
+use std::future::Future;
+use std::sync::Arc;
+use store::index::model::ModelIndex;
+use store::{FormatOptions, Opening};
+use wire::client::{Client, Options as ClientOptions};
+use wire::server::Server;
+
+pub const SERVER: usize = 0;
+pub const PORT: u16 = 7400;
+pub const MS: u64 = 1_000_000;
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+pub fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
+    runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
+}
+
+/// The server's process: a brick with the volume "main" that listens.
+pub fn start_server(hosts: &Hosts, index: &ModelIndex, is_new: bool) {
+    let (runtime, index) = (hosts.runtime(SERVER), index.clone());
+    let address = hosts.links().address(SERVER, PORT);
+    let world = runtime.clone();
+    spawn(&world, 0, move || async move {
+        if is_new {
+            let options = FormatOptions {
+                size_bytes: Some(256 * SEGMENT_BYTES_MIN),
+                segment_bytes: SEGMENT_BYTES_MIN,
+                groups: 8,
+                size_bytes_min: 0,
+                ..FormatOptions::default()
+            };
+            store::format_brick(&runtime, options, async || Ok(())).await.expect("a blank disk can be formatted");
+        }
+        let opening = Opening::read(runtime.clone(), Arc::new(index), true).await.expect("a healthy brick opens");
+        let (groups, _) = Groups::open(opening, Options::for_memory(256 << 20)).await.expect("a healthy brick replays");
+        groups.forget_sessions().await.expect("a healthy brick forgets");
+        if is_new {
+            let context = Context::own(VolumeId(0), Span::start(runtime.stamp()));
+            let create = Op::VolumeCreate { name: name("main"), size_bytes: None };
+            groups.call(&context, create, None).await.expect("a new volume");
+        }
+        let known: Vec<_> = groups.network_sessions().iter().map(|known| known.session).collect();
+        let listener = runtime.net.listen(&address).expect("nobody listens there");
+        let stacks = groups.clone();
+        let stack_of = move |volume: &base::Volume| Arc::new(Stack::new(stacks.clone(), &[], &volume.limits));
+        let served = Arc::new(Served::new(groups, "server", [7; 16], stack_of));
+        Server::start(&runtime, listener, None, served, &known);
+    });
+}
+
+/// A mount of the client, as its tasks use it.
+#[derive(Clone)]
+pub struct Mount {
+    pub runtime: Runtime,
+    pub stack: Arc<Stack>,
+    pub client: Arc<Client>,
+    pub root: Ino,
+    pub volume: VolumeId,
+}
+
+impl Mount {
+    pub async fn new(runtime: Runtime, address: runtime::net::Address) -> Mount {
+        let (addresses, volume, who, read_only, credentials) =
+            (vec![address], name("main"), "client".into(), false, None);
+        let options = ClientOptions { addresses, volume, who, read_only, credentials };
+        let client = Client::start(&runtime, options);
+        let volume = client.welcome().await.expect("it is let in").volume.expect("it asked for one");
+        let stack = Arc::new(Stack::new(client.clone(), &[], &Limits::NONE));
+        Mount { runtime, stack, client, root: volume.root, volume: volume.id }
+    }
+    pub async fn call(&self, op: Op, data: Option<&[u8]>) -> base::Result<Answer> {
+        let own = Context::own(VolumeId(1), Span::start(self.runtime.stamp()));
+        let context = Context { keeps: true, volume: self.volume, ..own };
+        let data = data.map(|bytes| {
+            let mut buffer = self.runtime.buffer(bytes.len()).expect("within the bound");
+            buffer.copy_from_slice(bytes);
+            buffer
+        });
+        self.stack.call(&context, Call { op, data }).await
+    }
+}
+
+/// Waits for something, in simulated time.
+pub async fn until(hosts: &Hosts, mut what: impl FnMut() -> bool) {
+    while !what() {
+        hosts.clock().sleep(MS).await;
+    }
+}
+

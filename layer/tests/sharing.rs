@@ -1,0 +1,375 @@
+//! Several clients of one volume over a simulated network. Each has a cache that is as a kernel's: it keeps what it was told for as long as
+//! that is valid, and lets go when its session is to share. What they write and read is linearizable all the same, and locks exclude.
+
+mod rig;
+
+use base::lock::{Family, FileLock, LockWish, Mode};
+use base::{At, Ino, Op, Reply, Sync};
+use layer::{Caches, Caching};
+use rig::{MS, Mount, PORT, SERVER, name, spawn, start_server, until};
+use runtime::random::SplitMix;
+#[cfg(feature = "seeded-bugs")]
+use runtime::seeded::fails;
+use runtime::seeded::{Bug, active};
+use runtime::sim::{Fleet, Hosts, LinkPlan, Setup};
+use runtime::tasks::either;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use store::index::model::ModelIndex;
+
+/// Seeds per property, unless the environment says how many.
+const SEEDS: u64 = 8;
+/// Most clients; a seed has two at least.
+const CLIENTS_MAX: usize = 4;
+/// Tasks of a client, and what each does in one of the client's lives.
+const TASKS: usize = 2;
+const ROUNDS: u64 = 12;
+const LIVES: usize = 2;
+/// Registers, of a block each.
+const KEYS: u64 = 3;
+const BLOCK: u64 = 4096;
+
+fn seeds() -> u64 {
+    std::env::var("SINTER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
+}
+
+/// A call of a register.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    key: u64,
+    is_write: bool,
+    value: u64,
+    began_ns: u64,
+    /// `u64::MAX`: nobody was told how it ended.
+    ended_ns: u64,
+}
+
+/// The state that all clients and the test share; no client learns of another through it.
+#[derive(Clone, Default)]
+struct World {
+    calls: Arc<Mutex<Vec<Call>>>,
+    values: Arc<AtomicU64>,
+    /// Times that the counter was counted up for certain, and perhaps.
+    counted: Arc<AtomicU64>,
+    perhaps: Arc<AtomicU64>,
+    ended: Arc<AtomicUsize>,
+}
+
+/// A client with its cache.
+struct Kernel {
+    mount: Mount,
+    registers: Ino,
+    counter: Ino,
+    /// By register: the value, and the time up to which it is valid.
+    cached: Mutex<BTreeMap<u64, (u64, u64)>>,
+    pause_ns: u64,
+}
+
+impl Kernel {
+    fn now_ns(&self) -> u64 {
+        self.mount.runtime.clock.now_ns()
+    }
+    /// A durable value of a file at an offset. None: the session is over.
+    async fn look(&self, ino: Ino, offset: u64) -> Option<u64> {
+        loop {
+            let start = self.mount.client.welcome().await.ok()?.boot;
+            let read = self.mount.call(Op::Read { ino, offset, length: 8 }, None).await.ok()?;
+            let value = read.data.filter(|data| data.len() == 8);
+            // What a server shows that is killed before it is durable, nobody has seen.
+            self.mount.call(Op::Fsync { ino, sync: Sync::All }, None).await.ok()?;
+            if self.mount.client.welcome().await.ok()?.boot == start {
+                return Some(value.map_or(0, |data| u64::from_le_bytes(data[..].try_into().expect("eight bytes"))));
+            }
+        }
+    }
+    async fn put(&self, ino: Ino, offset: u64, value: u64) -> Option<()> {
+        let op = Op::Write { ino, at: At::Offset(offset), sync: Sync::All, kill_privileges: false };
+        self.mount.call(op, Some(&value.to_le_bytes())).await.ok().map(drop)
+    }
+    async fn read(&self, key: u64) -> Option<u64> {
+        let cached = self.cached.lock().expect("no panic").get(&key).copied();
+        if let Some((value, _)) = cached.filter(|(_, until_ns)| self.now_ns() < *until_ns) {
+            return Some(value);
+        }
+        let value = self.look(self.registers, key * BLOCK).await?;
+        let until_ns = self.now_ns() + self.mount.client.valid_s() * 1_000 * MS;
+        self.cached.lock().expect("no panic").insert(key, (value, until_ns));
+        Some(value)
+    }
+    async fn write(&self, key: u64, value: u64) -> Option<()> {
+        let written = self.put(self.registers, key * BLOCK, value).await;
+        self.cached.lock().expect("no panic").remove(&key);
+        written
+    }
+    /// Follows the caches that the session may have, as a mount does.
+    async fn follow(self: Arc<Kernel>) {
+        self.mount.client.follow();
+        let mut applied = None;
+        while let Some(caches) = self.mount.client.next_caches(applied).await {
+            let is_other = applied.map(|applied: Caches| applied.caching) != Some(caches.caching);
+            if is_other && !active(Bug::RecallUnheeded) {
+                self.mount.runtime.clock.sleep(self.pause_ns).await;
+                self.cached.lock().expect("no panic").clear();
+            }
+            applied = Some(caches);
+            self.mount.client.let_go(caches);
+        }
+        self.mount.client.unfollow();
+    }
+    /// Counts the counter up under a lock. None: the session is over.
+    async fn count(&self, owner: u64, rng: &mut SplitMix, world: &World) -> Option<()> {
+        let lock = FileLock {
+            ino: self.counter,
+            family: if rng.one_in(2) { Family::Range } else { Family::Whole },
+            mode: Mode::Exclusive,
+            owner,
+            pid: 1,
+            first: 0,
+            last: u64::MAX,
+        };
+        // Both families, so that either alone excludes nobody.
+        for family in [Family::Range, Family::Whole] {
+            self.lock(FileLock { family, ..lock }).await?;
+        }
+        let count = self.look(self.counter, 0).await?;
+        self.mount.runtime.clock.sleep(rng.below(30) * MS).await;
+        match self.put(self.counter, 0, count + 1).await {
+            Some(()) => world.counted.fetch_add(1, Ordering::Relaxed),
+            None => world.perhaps.fetch_add(1, Ordering::Relaxed),
+        };
+        for family in [lock.family, if lock.family == Family::Range { Family::Whole } else { Family::Range }] {
+            let lock = Box::new(FileLock { family, ..lock });
+            self.mount.call(Op::Lock { lock, wish: LockWish::Release }, None).await.ok()?;
+        }
+        Some(())
+    }
+    async fn lock(&self, lock: FileLock) -> Option<()> {
+        let wait = self.mount.client.lock_wait(lock.ino, lock.owner);
+        loop {
+            let ticket = wait.event.ticket();
+            let op = Op::Lock { lock: Box::new(lock), wish: LockWish::Queue };
+            match self.mount.call(op, None).await.ok()?.reply {
+                Reply::InTheWay(None) => return Some(()),
+                Reply::InTheWay(Some(_)) => {}
+                other => panic!("an answer about a lock: {other:?}"),
+            }
+            either(wait.event.after(ticket), self.mount.runtime.clock.sleep(1_000 * MS)).await;
+        }
+    }
+    async fn task(&self, number: u64, mut rng: SplitMix, world: &World) {
+        for _ in 0..ROUNDS {
+            // Now and then for longer than a lease.
+            let pause_ms = if rng.one_in(12) { rng.below(16_000) } else { rng.below(60) };
+            self.mount.runtime.clock.sleep(pause_ms * MS).await;
+            let (key, began_ns) = (rng.below(KEYS), self.now_ns());
+            let is_write = rng.one_in(3);
+            if rng.one_in(6) {
+                if self.count(number, &mut rng, world).await.is_none() {
+                    return;
+                }
+                continue;
+            }
+            let (value, done) = if is_write {
+                let value = world.values.fetch_add(1, Ordering::Relaxed) + 1;
+                (value, self.write(key, value).await.is_some())
+            } else {
+                match self.read(key).await {
+                    Some(value) => (value, true),
+                    None => return,
+                }
+            };
+            let ended_ns = if done { self.now_ns() } else { u64::MAX };
+            world.calls.lock().expect("no panic").push(Call { key, is_write, value, began_ns, ended_ns });
+            if !done {
+                return;
+            }
+        }
+    }
+}
+
+/// A file, made by whoever comes first.
+async fn file(mount: &Mount, text: &str) -> Ino {
+    let op = Op::Create { parent: mount.root, name: name(text), mode: 0o600, exclusive: false };
+    let made = mount.call(op, None).await.expect("a new or an old file");
+    mount.call(Op::SyncAll, None).await.expect("durable");
+    match made.reply {
+        Reply::Attr(attr) => attr.ino,
+        other => panic!("a file: {other:?}"),
+    }
+}
+
+/// The lives of a client: it mounts, does its rounds, unmounts, and comes again.
+fn start_client(hosts: &Hosts, client: usize, mut rng: SplitMix, world: &World) {
+    let (runtime, world) = (hosts.runtime(client), world.clone());
+    let address = hosts.links().address(SERVER, PORT);
+    spawn(&runtime.clone(), 0, move || async move {
+        for _ in 0..LIVES {
+            let pause_ms = if rng.one_in(2) { rng.below(25_000) } else { rng.below(3_000) };
+            runtime.clock.sleep(pause_ms * MS).await;
+            let mount = Mount::new(runtime.clone(), address.clone()).await;
+            let (registers, counter) = (file(&mount, "registers").await, file(&mount, "counter").await);
+            let (cached, pause_ns) = (Mutex::default(), rng.below(100) * MS);
+            let kernel = Arc::new(Kernel { mount, registers, counter, cached, pause_ns });
+            let follower = kernel.clone();
+            spawn(&runtime, 0, move || follower.follow());
+            let ended = Arc::new(AtomicUsize::new(0));
+            for task in 0..TASKS {
+                let (kernel, world, ended) = (kernel.clone(), world.clone(), ended.clone());
+                let rng = SplitMix(rng.next());
+                spawn(&runtime, task % 2, move || async move {
+                    kernel.task(task as u64, rng, &world).await;
+                    ended.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            while ended.load(Ordering::Relaxed) < TASKS {
+                runtime.clock.sleep(10 * MS).await;
+            }
+            kernel.mount.client.close(20_000 * MS).await;
+        }
+        world.ended.fetch_add(1, Ordering::Relaxed);
+    });
+}
+
+/// Breaks connections and ways, and kills the server if it may, until all clients are through.
+async fn disturb(hosts: &Hosts, index: ModelIndex, rng: &mut SplitMix, clients: usize, world: &World) {
+    let kills = rng.one_in(2);
+    let mut index = index;
+    while world.ended.load(Ordering::Relaxed) < clients {
+        hosts.clock().sleep(rng.below(2_000) * MS).await;
+        let client = 1 + rng.below(clients as u64) as usize;
+        match rng.below(8) {
+            0 => hosts.links().reset(SERVER, client),
+            1 => hosts.links().reset_after(client, SERVER, rng.below(5_000)),
+            2 | 3 => {
+                hosts.links().cut(SERVER, client);
+                hosts.clock().sleep(rng.below(25_000) * MS).await;
+                hosts.links().heal(SERVER, client);
+            }
+            4 => hosts.links().set_plan(SERVER, client, LinkPlan::draw(rng)),
+            5 if kills => {
+                let image = hosts.kill(SERVER);
+                hosts.clock().sleep(rng.below(4_000) * MS).await;
+                index = index.crashed(0);
+                hosts.boot(SERVER, Setup { image: Some(image), ..Setup::new(rng.next()) });
+                start_server(hosts, &index, false);
+            }
+            _ => {}
+        }
+    }
+    hosts.links().heal_all();
+}
+
+/// True if calls of one register can be put in an order that agrees with their times and values (Wing and Gong, 1993, with Lowe's memory
+/// of what was tried).
+fn is_linearizable(calls: &[Call]) -> bool {
+    assert!(calls.len() <= 128, "a bit each");
+    let all = calls.iter().enumerate().filter(|(_, call)| call.ended_ns != u64::MAX);
+    let needed = all.fold(0u128, |all, (bit, _)| all | 1 << bit);
+    let (mut tried, mut stack) = (HashSet::new(), vec![(0u128, 0u64)]);
+    while let Some((done, value)) = stack.pop() {
+        if done & needed == needed {
+            return true;
+        }
+        if !tried.insert((done, value)) {
+            continue;
+        }
+        let left = calls.iter().enumerate().filter(|(bit, _)| done >> bit & 1 == 0);
+        let first_end = left.clone().map(|(_, call)| call.ended_ns).min().unwrap_or(u64::MAX);
+        for (bit, call) in left.filter(|(_, call)| call.began_ns <= first_end) {
+            if call.is_write || call.value == value {
+                stack.push((done | 1 << bit, call.value));
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn what_clients_share_is_as_if_there_were_one() {
+    (0..seeds()).for_each(shared);
+}
+
+fn shared(seed: u64) {
+    let mut rng = SplitMix(seed);
+    let clients = 2 + rng.below(CLIENTS_MAX as u64 - 1) as usize;
+    let mut fleet = Fleet::with_patience(seed, 3600 * 1000 * MS);
+    (0..=clients).for_each(|host| drop(fleet.hosts().boot(host, Setup::new(seed))));
+    let hosts = fleet.hosts().clone();
+    fleet.block_on(async {
+        let index = ModelIndex::new(store::format::leaf::merge);
+        start_server(&hosts, &index, true);
+        let world = World::default();
+        (1..=clients).for_each(|client| start_client(&hosts, client, SplitMix(rng.next()), &world));
+        disturb(&hosts, index, &mut rng, clients, &world).await;
+        let calls = world.calls.lock().expect("no panic").clone();
+        for key in 0..KEYS {
+            let of_key: Vec<_> = calls.iter().filter(|call| call.key == key).copied().collect();
+            assert!(is_linearizable(&of_key), "seed {seed}, register {key}: {of_key:#?}");
+        }
+        let count = last_count(&hosts).await;
+        let (least, perhaps) = (world.counted.load(Ordering::Relaxed), world.perhaps.load(Ordering::Relaxed));
+        assert!((least..=least + perhaps).contains(&count), "seed {seed}: {count}, not {least} to {}", least + perhaps);
+    });
+}
+
+/// The counter, as a client sees it that comes last.
+async fn last_count(hosts: &Hosts) -> u64 {
+    let (runtime, seen) = (hosts.runtime(1), Arc::new(Mutex::new(None)));
+    let (address, there) = (hosts.links().address(SERVER, PORT), seen.clone());
+    spawn(&runtime.clone(), 0, move || async move {
+        let mount = Mount::new(runtime, address).await;
+        let (registers, counter) = (file(&mount, "registers").await, file(&mount, "counter").await);
+        let kernel = Kernel { mount, registers, counter, cached: Mutex::default(), pause_ns: 0 };
+        *there.lock().expect("no panic") = kernel.look(kernel.counter, 0).await;
+    });
+    until(hosts, || seen.lock().expect("no panic").is_some()).await;
+    seen.lock().expect("no panic").expect("just seen")
+}
+
+/// A client that is alone caches; one that has company does not, and does again when that has gone, or is silent.
+#[test]
+fn a_client_that_is_left_alone_caches_again() {
+    let mut fleet = Fleet::with_patience(1, 3600 * 1000 * MS);
+    (0..=2).for_each(|host| drop(fleet.hosts().boot(host, Setup::new(1))));
+    let hosts = fleet.hosts().clone();
+    fleet.block_on(async {
+        start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
+        let mounts: [Arc<Mutex<Option<Mount>>>; 2] = Default::default();
+        let come = |client: usize| {
+            let (runtime, there) = (hosts.runtime(client), mounts[client - 1].clone());
+            let address = hosts.links().address(SERVER, PORT);
+            spawn(&runtime.clone(), 0, move || async move {
+                *there.lock().expect("no panic") = Some(Mount::new(runtime, address).await);
+            });
+        };
+        let caching = |client: usize| {
+            let mount = mounts[client - 1].lock().expect("no panic");
+            mount.as_ref().map(|mount| mount.client.caches().caching)
+        };
+        let alone = |client: usize| caching(client) == Some(Caching::Alone);
+        come(1);
+        until(&hosts, || alone(1)).await;
+        come(2);
+        until(&hosts, || caching(2).is_some()).await;
+        assert_eq!([1, 2].map(caching), [Some(Caching::Shared); 2]);
+        hosts.links().cut(SERVER, 1);
+        until(&hosts, || alone(2)).await;
+        hosts.links().heal(SERVER, 1);
+        until(&hosts, || !alone(2)).await;
+        let first = mounts[0].lock().expect("no panic").clone().expect("it is there");
+        spawn(&hosts.runtime(1), 0, move || async move { first.client.close(1_000 * MS).await });
+        until(&hosts, || alone(2)).await;
+    });
+}
+
+/// Each bug has the property fail for a seed.
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn each_bug_is_noticed() {
+    let bugs =
+        [Bug::MountedTwice, Bug::RecallUnheeded, Bug::LeaseIgnored, Bug::LocksNotReclaimed, Bug::LocksNotAwaited];
+    for bug in bugs {
+        assert!((0..10 * SEEDS).any(|seed| fails(move || shared(seed), bug)), "went unnoticed: {bug:?}");
+    }
+}
