@@ -177,8 +177,9 @@ pub enum Bug {
     LeaseIgnored,
     /// A client that comes back after a restart of the server does not tell which locks it has (rule P11).
     LocksNotReclaimed,
-    /// Locks are given to whoever asks first after a restart, before all have told which they have (rule P11).
-    LocksNotAwaited,
+    /// After a restart a client's requests are done before the others have let go of what they cache and told which locks they have (rules
+    /// P11, P12).
+    OthersNotAwaited,
     /// Objects that a client creates belong to root (rule R3).
     CallerForgotten,
     /// Opens for synchronous writes go through the page cache (rule F1).
@@ -322,7 +323,7 @@ impl Bug {
         Bug::RecallUnheeded,
         Bug::LeaseIgnored,
         Bug::LocksNotReclaimed,
-        Bug::LocksNotAwaited,
+        Bug::OthersNotAwaited,
         Bug::CallerForgotten,
         Bug::DirectIoForgotten,
         Bug::PagesKept,

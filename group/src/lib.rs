@@ -225,7 +225,7 @@ impl Groups {
                 self.release(context, ino).await
             }
             Op::Forget { ino, times } => self.forget(context, ino, times),
-            Op::Lock { lock, wish } => return Box::pin(self.lock(context, *lock, wish)).await,
+            Op::Lock { lock, wish } => return self.lock(context, *lock, wish),
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,
             Op::SyncAll => {
                 self.sync_all(context).await?;

@@ -150,8 +150,8 @@ impl Service for Served {
         // What is not noted now is noted when the session has been silent for long.
         drop(self.groups.end_session(session).await);
     }
-    fn has_company(&self, session: SessionId) -> bool {
-        self.groups.has_company(session)
+    fn may_ask(&self, session: SessionId) -> bool {
+        self.groups.may_ask(session)
     }
     fn sleeps(&self, session: SessionId) {
         self.groups.sleeps(session);

@@ -64,6 +64,7 @@ mod sparse;
 mod stop;
 mod stress;
 mod survive;
+mod torture;
 mod transport;
 mod ways;
 mod xattr;

@@ -31,10 +31,19 @@ pub struct Waiting {
 
 #[derive(Default)]
 struct Requests {
-    /// By the kernel's number: the thread, and whether a signal has come for it.
-    listed: BTreeMap<u64, (u32, bool)>,
+    /// By the kernel's number.
+    listed: BTreeMap<u64, Request>,
     /// The last ones that signals came for while they were not listed.
     early: VecDeque<u64>,
+}
+
+/// A request.
+struct Request {
+    thread: u32,
+    /// Changes of what its mount may cache, before it was begun.
+    cache_changes: u64,
+    /// True if a signal has come for it.
+    is_interrupted: bool,
 }
 
 /// A request in the list; it leaves it when this is dropped.
@@ -47,18 +56,18 @@ impl Drop for Listed<'_> {
 }
 
 impl Waiting {
-    /// Lists a request of a thread.
-    pub fn list(&self, unique: u64, thread: u32) -> Listed<'_> {
+    /// Lists a request of a thread. `cache_changes`: those of what its mount may cache, so far.
+    pub fn list(&self, unique: u64, thread: u32, cache_changes: u64) -> Listed<'_> {
         let mut requests = self.requests();
-        let is_early = requests.early.contains(&unique);
-        requests.listed.insert(unique, (thread, is_early));
+        let is_interrupted = requests.early.contains(&unique);
+        requests.listed.insert(unique, Request { thread, cache_changes, is_interrupted });
         Listed(self, unique)
     }
     /// Notes that a signal has come for a request.
     pub fn interrupt(&self, unique: u64) {
         let mut requests = self.requests();
         match requests.listed.get_mut(&unique) {
-            Some((_, is_interrupted)) => *is_interrupted = true,
+            Some(request) => request.is_interrupted = true,
             None => {
                 if requests.early.len() == EARLY_MAX {
                     requests.early.pop_front();
@@ -71,10 +80,14 @@ impl Waiting {
     }
     /// True if a signal has come for a listed request.
     pub fn is_interrupted(&self, unique: u64) -> bool {
-        self.requests().listed.get(&unique).is_some_and(|(_, is_interrupted)| *is_interrupted)
+        self.requests().listed.get(&unique).is_some_and(|request| request.is_interrupted)
+    }
+    /// Changes of what its mount may cache, before a listed request was begun.
+    pub fn cache_changes(&self, unique: u64) -> Option<u64> {
+        self.requests().listed.get(&unique).map(|request| request.cache_changes)
     }
     fn thread(&self, unique: u64) -> Option<u32> {
-        self.requests().listed.get(&unique).map(|(thread, _)| *thread)
+        self.requests().listed.get(&unique).map(|request| request.thread)
     }
     fn requests(&self) -> MutexGuard<'_, Requests> {
         self.requests.lock().expect("no panic while held")
@@ -112,8 +125,9 @@ mod tests {
     #[test]
     fn a_request_is_listed_while_it_waits() {
         let waiting = Waiting::default();
-        let listed = waiting.list(4, 17);
+        let listed = waiting.list(4, 17, 5);
         assert_eq!((waiting.thread(4), waiting.thread(6)), (Some(17), None));
+        assert_eq!((waiting.cache_changes(4), waiting.cache_changes(6)), (Some(5), None));
         drop(listed);
         assert_eq!(waiting.thread(4), None);
     }
@@ -121,9 +135,9 @@ mod tests {
     #[test]
     fn a_signal_may_come_before_its_request() {
         let waiting = Waiting::default();
-        let (early, listed) = (waiting.signals.ticket(), waiting.list(4, 17));
+        let (early, listed) = (waiting.signals.ticket(), waiting.list(4, 17, 5));
         [6, 4].into_iter().for_each(|unique| waiting.interrupt(unique));
-        let _late = waiting.list(6, 18);
+        let _late = waiting.list(6, 18, 5);
         assert!(waiting.is_interrupted(4) && waiting.is_interrupted(6) && !waiting.is_interrupted(8));
         assert_eq!(waiting.signals.ticket(), early + 2);
         drop(listed);

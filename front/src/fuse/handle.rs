@@ -116,7 +116,8 @@ impl<T: Target> Handler<T> {
             Ok(ask) => match &self.waiting {
                 None => self.ask(&message.header, ask, payload, arrival, back).await,
                 Some(waiting) => {
-                    let _listed = waiting.list(unique, pid);
+                    let cache_changes = self.sharing.as_ref().map_or(0, |sharing| sharing.client().cache_changes());
+                    let _listed = waiting.list(unique, pid, cache_changes);
                     self.ask(&message.header, ask, payload, arrival, back).await;
                 }
             },
@@ -255,14 +256,14 @@ impl<T: Target> Handler<T> {
             Ask::Attr(op) => match self.grow(context, op).await? {
                 Reply::Attr(attr) => {
                     self.looks_at(&attr).await;
-                    Ok(Response::Head(Head::attr(unique, &attr, self.valid_s())))
+                    Ok(Response::Head(Head::attr(unique, &attr, self.valid_s(unique))))
                 }
                 other => contradiction(&other),
             },
             Ask::Birth(op) => {
                 let attr = self.attr(context, op).await?;
                 self.looks_at(&attr).await;
-                let told = reply::statx(&attr, self.valid_s());
+                let told = reply::statx(&attr, self.valid_s(unique));
                 Ok(Response::Small(Head::before(unique, told.len()), told))
             }
             Ask::Guard(op, bytes) => {
@@ -295,13 +296,13 @@ impl<T: Target> Handler<T> {
             Ask::Node(op) => {
                 let attr = self.attr(context, op).await?;
                 self.release(context, attr.ino).await;
-                Ok(Response::Entry(Head::entry(unique, &attr, self.origin()), attr.ino))
+                Ok(Response::Entry(Head::entry(unique, &attr, self.origin(unique)), attr.ino))
             }
             Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
                 let attr = self.create(context, op, flags, kill_privileges).await?;
                 let handle = (self.new_handle(), header.pid);
-                Ok(Response::Created(Head::create(unique, &attr, self.origin(), self.opening(flags), handle), attr.ino))
+                Ok(Response::Created(Head::create(unique, &attr, self.origin(unique), self.opening(flags), handle), attr.ino))
             }
             Ask::Forget { ino, times } => {
                 self.forget(context, ino, times).await;
@@ -317,17 +318,19 @@ impl<T: Target> Handler<T> {
             }
         }
     }
-    /// Seconds for which the kernel may cache what it is told now.
-    fn valid_s(&self) -> u64 {
-        match &self.sharing {
-            None => ALONE_VALID_S,
+    /// Seconds for which the kernel may cache what a request is told now.
+    fn valid_s(&self, unique: u64) -> u64 {
+        match (&self.sharing, &self.waiting) {
             // Before such an answer is given, what it tells is made durable, which takes its time.
-            Some(_) if self.durable.names => 0,
-            Some(sharing) => sharing.valid_s(),
+            (Some(_), _) if self.durable.names => 0,
+            (Some(sharing), Some(waiting)) => {
+                waiting.cache_changes(unique).map_or(0, |changes| sharing.valid_s(changes))
+            }
+            _ => ALONE_VALID_S,
         }
     }
-    fn origin(&self) -> Origin {
-        Origin { root: self.identity.root, brick: self.identity.brick, valid_s: self.valid_s() }
+    fn origin(&self, unique: u64) -> Origin {
+        Origin { root: self.identity.root, brick: self.identity.brick, valid_s: self.valid_s(unique) }
     }
     fn is_shared(&self) -> bool {
         self.sharing.as_ref().is_some_and(|sharing| sharing.is_shared())
@@ -396,9 +399,9 @@ impl<T: Target> Handler<T> {
     async fn entry(&self, context: &Context, unique: u64, op: Op) -> Result<Response> {
         let lookup = matches!(op, Op::Lookup { .. });
         match self.attr(context, op).await {
-            Ok(attr) => Ok(Response::Entry(Head::entry(unique, &attr, self.origin()), attr.ino)),
+            Ok(attr) => Ok(Response::Entry(Head::entry(unique, &attr, self.origin(unique)), attr.ino)),
             Err(error) if lookup && error.kind == Kind::NotFound => {
-                Ok(Response::Head(Head::absent(unique, self.valid_s())))
+                Ok(Response::Head(Head::absent(unique, self.valid_s(unique))))
             }
             Err(error) => Err(error),
         }
@@ -581,7 +584,7 @@ impl<T: Target> Handler<T> {
         let Ask::ReadDir { ino, handle, offset, size, plus, .. } = ask else { unreachable!("what a listing asks") };
         let root = self.identity.root;
         let mut buffer = self.runtime.client_buffer(size, Need::Starting, Some(&context.span)).await?;
-        let mut page = Entries::new(&mut buffer, plus, self.origin());
+        let mut page = Entries::new(&mut buffer, plus, self.origin(unique));
         if offset < COOKIE_PARENT {
             let parent = if ino == root { root } else { self.attr(context, Op::GetAttr { ino }).await?.inode.parent };
             let fits =

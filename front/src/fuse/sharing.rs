@@ -53,9 +53,9 @@ impl Sharing {
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
-    /// Seconds for which the kernel may cache an answer that is given now.
-    pub fn valid_s(&self) -> u64 {
-        self.client.valid_s().min(ALONE_VALID_S)
+    /// Seconds for which the kernel may cache an answer that is given now. `changes`: the client's `cache_changes` before it was asked for.
+    pub fn valid_s(&self, changes: u64) -> u64 {
+        self.client.valid_s(changes).min(ALONE_VALID_S)
     }
     /// True if files are opened past the page cache.
     pub fn is_shared(&self) -> bool {

@@ -3,15 +3,10 @@
 use crate::{Answer, Groups};
 use base::lock::{FileLock, LockWish};
 use base::{Ino, Outcome, Reply, Result, SessionId};
-use runtime::seeded::{Bug, active};
-use runtime::tasks::either;
 use runtime::{Event, Lock};
 use std::collections::BTreeSet;
 use wire::Context;
 use wire::locks::{Locks, Owned};
-
-/// Longest wait for sessions from before a start to tell which locks they have, in nanoseconds: those that do not are ended by then.
-const TELLING_NS: u64 = 15_000_000_000;
 
 /// The locks of all sessions, and the news for those who wait.
 pub(crate) struct FileLocks {
@@ -40,8 +35,8 @@ pub struct Freed {
 }
 
 impl Groups {
-    /// Performs a session's wish for a lock. A file of which nobody knows whether it is locked, after a start, is waited for.
-    pub(crate) async fn lock(&self, context: &Context, lock: FileLock, wish: LockWish) -> Result<Answer> {
+    /// Performs a session's wish for a lock. After a start, the caller has waited until all have told which they have (`may_ask`).
+    pub(crate) fn lock(&self, context: &Context, lock: FileLock, wish: LockWish) -> Result<Answer> {
         let (volume, session) = (context.volume, context.session);
         let answer = |obstacle: Option<Owned>| {
             // The number of a process means something on its own machine only.
@@ -49,9 +44,6 @@ impl Groups {
             let reply = Reply::InTheWay(obstacle.map(|held| Box::new(seen(held))));
             Ok(Answer { reply, data: None, position: None })
         };
-        if !matches!(wish, LockWish::Release | LockWish::Leave) && !active(Bug::LocksNotAwaited) {
-            either(self.all_told(volume), self.store().runtime.clock.sleep(TELLING_NS)).await;
-        }
         let group = self.state(lock.ino.group());
         if group.state.lock().result(session, context.request)?.is_some() {
             return answer(None);

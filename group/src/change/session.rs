@@ -7,9 +7,7 @@ use crate::order::held::{GroupSet, Held};
 use base::{Edit, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
 use names::Part;
 use runtime::seeded::{Bug, active};
-use runtime::Event;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use store::format::superblock::NETWORK_SESSIONS;
 
 /// The sessions that are served.
@@ -18,8 +16,6 @@ pub(crate) struct Sessions {
     served: BTreeMap<SessionId, Served>,
     /// The number that this process has drawn when it admitted the first client of another machine; 0 before.
     start: u64,
-    /// Notified when a session has told what it has open, shares its volume, or has ended.
-    changed: Arc<Event>,
 }
 
 struct Served {
@@ -32,6 +28,8 @@ struct Served {
     shares: bool,
     /// True while its client is silent, and nobody need share with it.
     is_asleep: bool,
+    /// False for a client's session that waits to be let in.
+    is_in: bool,
 }
 
 /// The term under which changes are ordered, and the number that the process has drawn: a client names both when it asks whether a
@@ -67,6 +65,7 @@ pub struct Known {
 }
 
 impl Sessions {
+    /// True if a session is not the only one of its volume, but for those that sleep.
     fn has_company(&self, session: SessionId) -> bool {
         let Some(volume) = self.served.get(&session).map(|served| served.volume) else { return false };
         self.served.iter().any(|(other, served)| *other != session && served.volume == volume && !served.is_asleep)
@@ -92,12 +91,25 @@ impl Groups {
         let in_the_way: Vec<_> = match is_local {
             true => Vec::new(),
             false if active(Bug::MountedTwice) => Vec::new(),
+            // One that the brick knows is let in again: what it asks for waits, if need be (`may_ask`).
+            false if sessions.served.get(&session).is_some_and(|known| known.is_in && !known.is_asleep) => {
+                Vec::new()
+            }
             false => sessions.served.iter().filter(awake).filter_map(caches).collect(),
         };
         let is_alone = !sessions.served.iter().any(|other| awake(&other));
-        let served = sessions.served.entry(session).or_insert(Served { volume, is_local, has_told: true, shares: !is_alone, is_asleep: false });
-        // Whoever wakes has cached nothing for a lease.
-        served.is_asleep = false;
+        let served = sessions.served.entry(session).or_insert(Served {
+            volume,
+            is_local,
+            has_told: true,
+            shares: !is_alone,
+            is_asleep: false,
+            is_in: is_local,
+        });
+        // Whoever wakes has cached nothing for a lease; it waits like one that is new, and if it is alone it may cache again.
+        if served.is_asleep {
+            (served.is_asleep, served.is_in, served.shares) = (false, false, !is_alone);
+        }
         Some(in_the_way)
     }
     /// Notes that a session's kernel caches nothing that another session may change.
@@ -113,9 +125,12 @@ impl Groups {
             (served.is_asleep, served.shares) = (true, true);
         }
     }
-    /// True if a session is not the only one of its volume, but for those that sleep.
-    pub fn has_company(&self, session: SessionId) -> bool {
-        self.sessions.lock().has_company(session)
+    /// True if no other session's kernel caches what this one may change. After a start it is not known what those of before cache.
+    pub fn may_ask(&self, session: SessionId) -> bool {
+        let sessions = self.sessions.lock();
+        let Some(volume) = sessions.served.get(&session).map(|served| served.volume) else { return true };
+        let caches = |served: &Served| served.volume == volume && !served.shares && !served.is_asleep;
+        !sessions.served.iter().any(|(other, served)| *other != session && caches(served))
     }
     /// The sessions that share, and have company no more.
     pub fn left_alone(&self) -> Vec<SessionId> {
@@ -135,20 +150,6 @@ impl Groups {
     pub(crate) fn volume_of_session(&self, session: SessionId) -> Option<VolumeId> {
         self.sessions.lock().served.get(&session).map(|served| served.volume)
     }
-    /// Waits until every session of a volume from before the start has told what it has, or has ended.
-    pub(crate) async fn all_told(&self, volume: VolumeId) {
-        loop {
-            let (changed, ticket) = {
-                let sessions = self.sessions.lock();
-                if sessions.served.values().all(|served| served.volume != volume || served.has_told) {
-                    return;
-                }
-                (sessions.changed.clone(), sessions.changed.ticket())
-            };
-            changed.after(ticket).await;
-        }
-    }
-
     /// Begins the session of a mount of this machine. Ends the one that the volume's mount had before. Errors: those of a change.
     /// The new session has begun all the same, and open files of the former one are freed at the next start.
     pub async fn begin_session(&self, volume: VolumeId, session: SessionId) -> Result<()> {
@@ -157,7 +158,8 @@ impl Groups {
             let is_former =
                 |(id, served): (&SessionId, &Served)| (served.is_local && served.volume == volume).then_some(*id);
             let former = sessions.served.iter().filter_map(is_former).collect();
-            sessions.served.insert(session, Served { volume, is_local: true, has_told: true, shares: false, is_asleep: false });
+            let own = Served { volume, is_local: true, has_told: true, shares: false, is_asleep: false, is_in: true };
+            sessions.served.insert(session, own);
             former
         };
         let mut ended = Ok(());
@@ -202,8 +204,8 @@ impl Groups {
         let log = &self.store().log;
         log.wait(log.last_batch(), base::Sync::All, None).await?;
         let volume = holder.volume;
-        let served = Served { volume, is_local: false, has_told: true, shares: false, is_asleep: false };
-        self.sessions.lock().served.entry(session).or_insert(served);
+        let served = Served { volume, is_local: false, has_told: true, shares: false, is_asleep: false, is_in: true };
+        self.sessions.lock().served.entry(session).or_insert(served).is_in = true;
         Ok(Begun { term: self.term(), start })
     }
 
@@ -241,12 +243,8 @@ impl Groups {
         if !is_last {
             return Ok(());
         }
-        {
-            let mut sessions = self.sessions.lock();
-            if let Some(served) = sessions.served.get_mut(&session) {
-                served.has_told = true;
-            }
-            sessions.changed.notify();
+        if let Some(served) = self.sessions.lock().served.get_mut(&session) {
+            served.has_told = true;
         }
         self.settle_volume(volume).await
     }
@@ -257,12 +255,7 @@ impl Groups {
         if active(Bug::SessionsKept) {
             return Ok(());
         }
-        let served = {
-            let mut sessions = self.sessions.lock();
-            sessions.changed.notify();
-            sessions.served.remove(&session)
-        };
-        let Some(served) = served else { return Ok(()) };
+        let Some(served) = self.sessions.lock().served.remove(&session) else { return Ok(()) };
         self.forget_all_of(session, served.volume).await
     }
 
@@ -329,8 +322,7 @@ impl Groups {
         let known = if active(Bug::OrphansNotAwaited) { Vec::new() } else { self.network_sessions() };
         let mut sessions = self.sessions.lock();
         for Known { session, holder, .. } in &known {
-            let company = known.iter().filter(|other| other.holder.volume == holder.volume).count() > 1;
-            let served = Served { volume: holder.volume, is_local: false, has_told: false, shares: company, is_asleep: false };
+            let served = Served { volume: holder.volume, is_local: false, has_told: false, shares: false, is_asleep: false, is_in: true };
             sessions.served.insert(*session, served);
         }
         drop(sessions);

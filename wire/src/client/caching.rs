@@ -15,6 +15,8 @@ pub struct Told {
     /// The start of the server that told.
     boot: u64,
     caches: Caches,
+    /// Number of changes of the caches so far, over all starts.
+    changes: u64,
     /// True if the server waits to hear that the kernel has let go of what it may no longer cache.
     is_awaited: bool,
     lease_end_ns: u64,
@@ -27,7 +29,7 @@ pub struct Told {
 impl Default for Told {
     fn default() -> Told {
         let caches = Caches { caching: Caching::Shared, number: 0 };
-        Told { boot: 0, caches, is_awaited: false, lease_end_ns: 0, pulses: VecDeque::new(), followers: 0 }
+        Told { boot: 0, caches, changes: 0, is_awaited: false, lease_end_ns: 0, pulses: VecDeque::new(), followers: 0 }
     }
 }
 
@@ -51,6 +53,7 @@ impl Told {
     pub fn is_welcomed(&mut self, boot: u64, caches: Caches, (sent_ns, lease_ns): (u64, u64)) {
         if boot != self.boot {
             (self.boot, self.caches, self.is_awaited) = (boot, caches, false);
+            self.changes += 1;
             self.pulses.clear();
         }
         self.hear(boot, caches, true);
@@ -61,6 +64,7 @@ impl Told {
         if boot != self.boot || caches.number < self.caches.number {
             return;
         }
+        self.changes += u64::from(self.caches != caches);
         self.caches = caches;
         self.is_awaited = caches.caching == Caching::Shared && (awaits || self.is_awaited);
     }
@@ -68,9 +72,15 @@ impl Told {
     pub fn caches(&self) -> Caches {
         self.caches
     }
-    /// Seconds, rounded down, for which an answer that is given now may be cached.
-    pub fn valid_s(&self, now_ns: u64) -> u64 {
+    /// Number of changes of the caches so far.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+    /// Seconds, rounded down, for which an answer that is given now may be cached. `changes`: those at the time at which it was asked
+    /// for; what was asked for under other caches may be out of date.
+    pub fn valid_s(&self, changes: u64, now_ns: u64) -> u64 {
         match self.caches.caching {
+            _ if changes != self.changes => 0,
             Caching::Alone if active(Bug::LeaseIgnored) => 3600,
             Caching::Alone => self.lease_end_ns.saturating_sub(now_ns) / 1_000_000_000,
             Caching::Shared => 0,
@@ -105,28 +115,33 @@ mod tests {
     #[test]
     fn caches_are_valid_for_as_long_as_the_server_waits() {
         let mut told = Told::default();
-        assert_eq!(told.valid_s(0), 0, "nobody has told anything");
+        assert_eq!(told.valid_s(told.changes(), 0), 0, "nobody has told anything");
         told.is_welcomed(7, alone(0), (5 * S, LEASE_NS));
-        assert_eq!((told.valid_s(5 * S), told.valid_s(5 * S + 1), told.valid_s(16 * S)), (10, 9, 0));
+        assert_eq!((told.valid_s(told.changes(), 5 * S), told.valid_s(told.changes(), 5 * S + 1), told.valid_s(told.changes(), 16 * S)), (10, 9, 0));
         told.sends_pulse(1, 8 * S);
         told.pulse_is_heard(1, 7, alone(0), LEASE_NS);
-        assert_eq!(told.valid_s(9 * S), 9);
+        assert_eq!(told.valid_s(told.changes(), 9 * S), 9);
         told.pulse_is_heard(2, 7, alone(0), LEASE_NS);
-        assert_eq!(told.valid_s(9 * S), 9, "a pulse that was not sent");
+        assert_eq!(told.valid_s(told.changes(), 9 * S), 9, "a pulse that was not sent");
     }
 
     #[test]
     fn what_was_told_before_does_not_count() {
         let mut told = Told::default();
         told.is_welcomed(7, alone(1), (0, LEASE_NS));
+        let before = told.changes();
+        assert_eq!(told.valid_s(before, 0), 10);
         assert!(told.has_news(None) && !told.has_news(Some(alone(1))));
         told.hear(7, shared(2), true);
         told.hear(7, alone(1), false);
-        assert!(told.has_news(Some(alone(1))) && told.valid_s(0) == 0, "the later one counts");
+        assert!(told.has_news(Some(alone(1))) && told.valid_s(told.changes(), 0) == 0, "the later one counts");
+        told.hear(7, alone(3), false);
+        assert_eq!(told.valid_s(before, 0), 0, "it was asked for before others came and went");
+        told.hear(7, shared(4), true);
         assert!(!told.confirms(alone(1)), "not what is awaited");
-        assert!(told.confirms(shared(2)) && !told.confirms(shared(2)), "once");
-        told.is_welcomed(7, shared(2), (0, LEASE_NS));
-        assert!(told.has_news(Some(shared(2))) && told.confirms(shared(2)), "over another connection it is awaited again");
+        assert!(told.confirms(shared(4)) && !told.confirms(shared(4)), "once");
+        told.is_welcomed(7, shared(4), (0, LEASE_NS));
+        assert!(told.has_news(Some(shared(4))) && told.confirms(shared(4)), "over another connection it is awaited again");
         told.is_welcomed(8, alone(0), (0, LEASE_NS));
         assert_eq!(told.caches(), alone(0), "another start counts anew");
         told.hear(7, shared(9), true);

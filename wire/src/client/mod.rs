@@ -338,9 +338,13 @@ impl Client {
         let event = self.lock_waits.lock().entry((ino, owner)).or_default().clone();
         LockWait { client: self, key: (ino, owner), event }
     }
-    /// Seconds for which an answer that is given now may be cached by a kernel.
-    pub fn valid_s(&self) -> u64 {
-        self.told.lock().valid_s(self.runtime.clock.now_ns())
+    /// Number of changes of the caches that the session may have, for `valid_s`.
+    pub fn cache_changes(&self) -> u64 {
+        self.told.lock().changes()
+    }
+    /// Seconds for which an answer that is given now may be cached by a kernel. `changes`: `cache_changes` before it was asked for.
+    pub fn valid_s(&self, changes: u64) -> u64 {
+        self.told.lock().valid_s(changes, self.runtime.clock.now_ns())
     }
     /// The caches that the session may have.
     pub fn caches(&self) -> Caches {

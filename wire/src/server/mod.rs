@@ -8,7 +8,7 @@ mod sessions;
 mod strangers;
 
 use crate::codec::Body;
-use crate::codec::hello::{Hello, HelloOk, Join, Joined, Reason, Refused};
+use crate::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused};
 use crate::codec::lock::Freed;
 use crate::codec::reply::{Stages, Told};
 use crate::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
@@ -19,6 +19,7 @@ use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{Error, FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
+use runtime::seeded::{Bug, active};
 use runtime::tasks::{Flow, Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
 use sessions::{Begin, Session, Sessions};
@@ -103,9 +104,9 @@ pub trait Service: Send + Sync + 'static {
     fn turn_away(&self, _session: SessionId) -> impl Future<Output = ()> {
         ready(())
     }
-    /// True if the session shares its volume with others.
-    fn has_company(&self, _session: SessionId) -> bool {
-        false
+    /// True if no other session's kernel may still cache what this one changes, as those of before a start may for a lease.
+    fn may_ask(&self, _session: SessionId) -> bool {
+        true
     }
     /// Notes that the session's client is silent, and comes back by `admit`: until then others need not share with it.
     fn sleeps(&self, _session: SessionId) {}
@@ -115,9 +116,9 @@ pub trait Service: Send + Sync + 'static {
     fn left_alone(&self) -> Vec<SessionId> {
         Vec::new()
     }
-    /// Notes that such a session may cache all again. False if somebody has come since.
+    /// Notes that a session may cache all. False, and nothing is noted, if it shares its volume with others that are awake.
     fn leave_alone(&self, _session: SessionId) -> bool {
-        false
+        true
     }
     /// Waits for locks that can be had: each with the session that waits for it.
     fn freed(&self) -> impl Future<Output = Vec<(SessionId, Freed)>> {
@@ -296,6 +297,16 @@ impl<S: Service> Server<S> {
         }
         self.tell_caches(session);
     }
+    /// The caches that a session is welcomed to. What the brick knows of it agrees with that, whoever has come or gone meanwhile.
+    fn caches_for(&self, session: &Session) -> Caches {
+        let caches = session.caches();
+        if !self.service.leave_alone(session.id) {
+            session.share(false);
+        } else if caches.caching == Caching::Shared {
+            session.leave_alone(caches);
+        }
+        session.caches()
+    }
     fn tell_caches(&self, session: &Session) {
         let recall = Recall { volume: VolumeId(0), caches: session.caches() };
         session.tell(|out, header| recall.frame(out, header));
@@ -466,10 +477,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
     session.hear(server.now_ns());
-    if server.service.has_company(id) {
-        session.share(false);
-    }
-    welcome.caches = session.caches();
+    welcome.caches = server.caches_for(&session);
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
     lane.outbox.push(None, |out| welcome.frame(out, header));
     let numbers = (welcome.volume.map(|volume| volume.id), welcome.boot);
@@ -592,6 +600,7 @@ impl<S: Service> Talk<S> {
     /// Performs a request and replies.
     async fn perform(self, header: Header, context: Context, op: Op, data: Option<Buf>) {
         let request = header.request.0;
+        self.wait_for_others().await;
         loop {
             match self.session.begin(request) {
                 Begin::Begun => break,
@@ -605,6 +614,16 @@ impl<S: Service> Talk<S> {
         let answer = self.server.service.call(&self.volume, &context, op, data).await;
         self.session.finish(request);
         self.reply(&header, &asked, answer).await;
+    }
+    /// Waits, after a start, until the other sessions of before have let go of what they cache, or are over.
+    async fn wait_for_others(&self) {
+        while !self.session.may_ask() && !active(Bug::OthersNotAwaited) {
+            let ticket = self.server.let_go.ticket();
+            if self.server.service.may_ask(self.session.id) {
+                return self.session.set_may_ask();
+            }
+            either(self.server.let_go.after(ticket), self.server.runtime.clock.sleep(RECALL_NS)).await;
+        }
     }
     async fn reply(&self, header: &Header, op: &Op, answer: Result<Answer>) {
         let told = Told::of(op, &answer, Stages::default());

@@ -27,6 +27,8 @@ pub struct Session {
     is_over: AtomicBool,
     /// True once it was silent for a lease, until its client is let in again.
     is_asleep: AtomicBool,
+    /// False after a start, until it is known that no other session's kernel caches what this one may change.
+    may_ask: AtomicBool,
     /// The caches that its client was told to have, and whether it has said that it has no others.
     caches: Lock<(Caches, bool)>,
 }
@@ -54,6 +56,7 @@ impl Session {
             has_told: AtomicBool::new(has_told),
             is_over: AtomicBool::new(false),
             is_asleep: AtomicBool::new(false),
+            may_ask: AtomicBool::new(has_told),
             caches: Lock::new("caches", (Caches { caching: Caching::Alone, number: 0 }, true)),
         }
     }
@@ -156,6 +159,14 @@ impl Session {
             self.is_asleep.store(true, Ordering::Release);
         }
         may_sleep
+    }
+    /// True once its requests are performed at once.
+    pub fn may_ask(&self) -> bool {
+        self.may_ask.load(Ordering::Acquire)
+    }
+    /// Notes that.
+    pub fn set_may_ask(&self) {
+        self.may_ask.store(true, Ordering::Release);
     }
     /// Ends that: its client was let in again.
     pub fn wake(&self) {
