@@ -169,16 +169,20 @@ pub enum Bug {
     SessionsKept,
     /// A clean end leaves out its last commit and checkpoint (rule U3).
     EndedUncommitted,
-    /// A client gets a volume although the kernel of another one still caches it (rule R2).
+    /// A volume is mounted at two places, and neither mount's cache learns of changes made through the other (rule R2).
     MountedTwice,
+    /// A client whose session was ended is let in under it again (rule P10).
+    EndedNotFenced,
+    /// A client gets a volume although the kernel of another one still caches it (rule P12).
+    SharedUnasked,
     /// A client says that its kernel has let go of its caches before it has (rule P12).
     RecallUnheeded,
-    /// What a kernel caches is valid for as long as it likes, whatever the lease (rule P12).
+    /// A kernel caches for an hour, whatever the lease (rule P12).
     LeaseIgnored,
     /// A client that comes back after a restart of the server does not tell which locks it has (rule P11).
     LocksNotReclaimed,
-    /// After a restart a client's requests are done before the others have let go of what they cache and told which locks they have (rules
-    /// P11, P12).
+    /// A client's requests are done after a restart before the others have let go of what they cache and told which locks they have
+    /// (rules P11, P12).
     OthersNotAwaited,
     /// Objects that a client creates belong to root (rule R3).
     CallerForgotten,
@@ -236,7 +240,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 112] = [
+    pub const ALL: [Bug; 114] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -320,6 +324,8 @@ impl Bug {
         Bug::SessionsKept,
         Bug::EndedUncommitted,
         Bug::MountedTwice,
+        Bug::EndedNotFenced,
+        Bug::SharedUnasked,
         Bug::RecallUnheeded,
         Bug::LeaseIgnored,
         Bug::LocksNotReclaimed,

@@ -97,7 +97,8 @@ fn main() -> Result<()> {
     let options = runtime::real::Options::new(runtime::real::Directory::open(&brick)?, 1 << 30, OP_NAMES);
     let (runtime, reactors) = runtime::real::start(options)?;
     let rings = over_rings.then(|| Rings::new(&runtime, &Entries::of(&runtime))).transpose()?;
-    let mount = fuse::mount(&MountOptions { path, source: "null".into(), restrictions: Vec::new(), shares: false }, rings)?;
+    let mount =
+        fuse::mount(&MountOptions { path, source: "null".into(), restrictions: Vec::new(), shares: false }, rings)?;
     let mut zeros = runtime.buffer(1 << 20)?;
     zeros.fill(0);
     let identity = Identity { volume: base::VolumeId(1), root: root(), session: SessionId(1), brick: 7 };

@@ -25,7 +25,7 @@ fn seeds() -> u64 {
     std::env::var("SINTER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
 }
 
-/// What the client's tasks do.
+/// The deeds of the client's tasks.
 #[allow(async_fn_in_trait)]
 trait Deeds {
     async fn create(&self, text: &str) -> Ino;
@@ -469,10 +469,11 @@ fn a_volume_is_given_away_after_a_lease() {
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn each_bug_is_noticed() {
-    let noticed: [(Bug, fn(u64)); 3] = [
+    let noticed: [(Bug, fn(u64)); 4] = [
         (Bug::ResultForgotten, through_breaks),
         (Bug::OrphansNotAwaited, through_crashes),
         (Bug::FsyncIgnoresTerm, |seed| _ = through_losses(seed)),
+        (Bug::EndedNotFenced, |_| nothing_of_a_session_that_was_ended_is_done_afterwards()),
     ];
     for (bug, property) in noticed {
         assert!((0..SEEDS).any(|seed| fails(move || property(seed), bug)), "went unnoticed: {bug:?}");

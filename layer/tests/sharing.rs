@@ -62,7 +62,7 @@ struct Kernel {
     mount: Mount,
     registers: Ino,
     counter: Ino,
-    /// By register: the value, and the time up to which it is valid.
+    /// Values by register, each with the time up to which it is valid.
     cached: Mutex<BTreeMap<u64, (u64, u64)>>,
     /// Number of its own writes: what was read meanwhile is not cached, as a kernel does.
     writes: AtomicU64,
@@ -381,7 +381,7 @@ fn a_client_that_is_left_alone_caches_again() {
 #[test]
 fn each_bug_is_noticed() {
     let bugs =
-        [Bug::MountedTwice, Bug::RecallUnheeded, Bug::LeaseIgnored, Bug::LocksNotReclaimed, Bug::OthersNotAwaited];
+        [Bug::SharedUnasked, Bug::RecallUnheeded, Bug::LeaseIgnored, Bug::LocksNotReclaimed, Bug::OthersNotAwaited];
     for bug in bugs {
         assert!((0..20 * SEEDS).any(|seed| fails(move || shared(seed), bug)), "went unnoticed: {bug:?}");
     }

@@ -583,7 +583,8 @@ impl server::Daemon for Daemon {
             Request::Mount { volume, path, source, restrictions } => {
                 let source = source.unwrap_or_else(|| volume.clone());
                 let restrictions = restrictions.iter().map(|name| restriction(name)).collect::<Result<_>>()?;
-                self.mount(&volume, &MountOptions { path: path.into(), source, restrictions, shares: false }).map(|_| Answer::Done)
+                self.mount(&volume, &MountOptions { path: path.into(), source, restrictions, shares: false })
+                    .map(|_| Answer::Done)
             }
             Request::Umount { path, lazy } => self.unmount(Path::new(&path), lazy).map(|()| Answer::Done),
             Request::Grow { size_bytes } => self.brick()?.grow(size_bytes),

@@ -48,7 +48,11 @@ fn a_few_commands_lead_to_a_mount_and_wrong_ones_to_the_right_ones() {
     // A mount on the server itself that can't be made leaves the volume to others; one that is made has it, until it goes.
     fail(&["mount", text(&home.data), "default", text(&home.scratch.join("nowhere"))], 1, &["nowhere"]);
     succeed(&["mount", text(&home.data), "default", mount]);
-    fail(&["mount", &place, text(&home.scratch.directory("beside")), "--directory", membership], 3, &["elsewhere"]);
+    fail(
+        &["mount", &place, text(&home.scratch.directory("beside")), "--directory", membership],
+        3,
+        &["on the server itself"],
+    );
     succeed(&["umount", mount]);
     let output = run(&["mount", &place, mount, "--directory", membership]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

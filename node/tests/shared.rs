@@ -81,7 +81,13 @@ fn trial(draw: &mut Draw, number: u64, (here, there): (&Path, &Path), before: &F
         }
         3 => {
             let length = draw.below(10_000);
-            File::options().write(true).create(true).truncate(false).open(&mine).and_then(|file| file.set_len(length)).expect("writable");
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&mine)
+                .and_then(|file| file.set_len(length))
+                .expect("writable");
             assert_eq!(fs::metadata(&theirs).expect("it is there").len(), length, "a new length");
         }
         4 => {
@@ -281,7 +287,8 @@ fn who_waits_for_a_lock_gets_it_also_after_the_server_was_killed() {
                 for _ in 0..each {
                     let mut options = File::options();
                     // Each count is durable when it is told, so a kill takes none back.
-                    let file = options.read(true).write(true).custom_flags(libc::O_DSYNC).open(&path).expect("it is there");
+                    let file =
+                        options.read(true).write(true).custom_flags(libc::O_DSYNC).open(&path).expect("it is there");
                     match worker / 2 {
                         0 => drop(range_lock(&file, libc::F_OFD_SETLKW, libc::F_WRLCK, (0, 8)).expect("it comes")),
                         _ => drop(range_lock(&file, libc::F_OFD_SETLKW, libc::F_WRLCK, (4, 4)).expect("it comes")),
@@ -317,7 +324,10 @@ fn waits_for_locks_end_with_a_signal_and_locks_with_their_client() {
     whole_lock(&held, libc::LOCK_EX).expect("free");
     let text = |path: &Path| path.to_str().expect("text").to_string();
     let began = Instant::now();
-    let waited = std::process::Command::new("timeout").args(["-s", "KILL", "1"]).args(["flock", &text(&path[1]), "true"]).status();
+    let waited = std::process::Command::new("timeout")
+        .args(["-s", "KILL", "1"])
+        .args(["flock", &text(&path[1]), "true"])
+        .status();
     let waited = waited.expect("util-linux is here");
     assert!(!waited.success() && began.elapsed() < Duration::from_secs(5), "{waited}");
     let (is_there, other) = (AtomicBool::new(false), path[1].clone());

@@ -46,8 +46,7 @@ impl File {
     /// The locks that are in the way of `wanted`: those that others have, and those that others want since before. `before`: places that
     /// came earlier. Who waits for what the owner of `wanted` has is not in its way: each would wait for the other.
     fn obstacles(&self, wanted: &Owned, before: usize) -> impl Iterator<Item = Owned> {
-        let waits_for_it =
-            |place: &Owned| self.held.iter().any(|held| held.is_owners(wanted) && held.excludes(place));
+        let waits_for_it = |place: &Owned| self.held.iter().any(|held| held.is_owners(wanted) && held.excludes(place));
         let held = self.held.iter().filter(|held| held.excludes(wanted)).copied();
         let queued = self.queue[..before].iter().map(|place| place.wanted);
         held.chain(queued.filter(move |place| place.excludes(wanted) && !waits_for_it(place)))
@@ -76,7 +75,8 @@ impl File {
         self.cut(&taken);
         let touches = |held: &Owned, taken: &Owned| {
             let (held_lock, lock) = (&held.lock, &taken.lock);
-            let is_next = held_lock.last.checked_add(1) == Some(lock.first) || lock.last.checked_add(1) == Some(held_lock.first);
+            let is_next =
+                held_lock.last.checked_add(1) == Some(lock.first) || lock.last.checked_add(1) == Some(held_lock.first);
             held.is_owners(taken) && (held_lock.family, held_lock.mode) == (lock.family, lock.mode) && is_next
         };
         while let Some(at) = self.held.iter().position(|held| touches(held, &taken)) {
@@ -144,7 +144,8 @@ impl Locks {
         }
         let file = (volume, wanted.lock.ino);
         let mut ready = self.change(file, |file| {
-            let is_fresh = |place: &Place| place.wanted == wanted || now_ns.saturating_sub(place.asked_ns) <= LOCK_PLACE_NS;
+            let is_fresh =
+                |place: &Place| place.wanted == wanted || now_ns.saturating_sub(place.asked_ns) <= LOCK_PLACE_NS;
             file.queue.retain(is_fresh);
             // As flock(2) has it: a lock of a whole file is given up before another mode of it is taken.
             if wanted.lock.family == Family::Whole && !file.held.contains(&wanted) {

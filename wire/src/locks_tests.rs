@@ -149,7 +149,8 @@ fn it_is_as_a_byte_by_byte_model() {
                 model[owner][bytes].fill(None);
                 continue;
             }
-            let excludes = |had: &Option<Mode>| *had == Some(Mode::Exclusive) || had.is_some() && mode == Mode::Exclusive;
+            let excludes =
+                |had: &Option<Mode>| *had == Some(Mode::Exclusive) || had.is_some() && mode == Mode::Exclusive;
             let others = (0..4).filter(|other| *other != owner);
             let is_free = !others.clone().any(|other| model[other][bytes.clone()].iter().any(excludes));
             assert_eq!(locks.test(VOLUME, &wanted).is_none(), is_free, "seed {seed}");

@@ -31,7 +31,7 @@ pub struct Waiting {
 
 #[derive(Default)]
 struct Requests {
-    /// By the kernel's number.
+    /// Those with the daemon, by the kernel's number.
     listed: BTreeMap<u64, Request>,
     /// The last ones that signals came for while they were not listed.
     early: VecDeque<u64>,

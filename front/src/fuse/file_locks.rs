@@ -46,7 +46,8 @@ impl Owners {
     pub fn flushed(&self, ino: Ino, owner: u64) -> bool {
         let mut files = self.files();
         let Some(handles) = files.get_mut(&ino) else { return false };
-        let gone = handles.values_mut().filter_map(|owners| owners.remove(&(Family::Range, owner)).then_some(())).count();
+        let gone =
+            handles.values_mut().filter_map(|owners| owners.remove(&(Family::Range, owner)).then_some(())).count();
         handles.retain(|_, owners| !owners.is_empty());
         if handles.is_empty() {
             files.remove(&ino);
@@ -104,16 +105,18 @@ mod tests {
     #[test]
     fn owners_are_known_by_their_handles() {
         let owners = Owners::default();
-        let lock = |family, owner| {
-            FileLock { ino: Ino(5), family, mode: Mode::Shared, owner, pid: 1, first: 0, last: 9 }
-        };
+        let lock =
+            |family, owner| FileLock { ino: Ino(5), family, mode: Mode::Shared, owner, pid: 1, first: 0, last: 9 };
         owners.note(1, &lock(Family::Range, 70));
         owners.note(2, &lock(Family::Range, 70));
         owners.note(2, &lock(Family::Range, 71));
         owners.note(2, &lock(Family::Whole, 70));
         assert!(owners.flushed(Ino(5), 70), "through whichever handle");
         assert!(!owners.flushed(Ino(5), 70) && !owners.flushed(Ino(6), 70));
-        assert!(owners.released(Ino(5), 1).is_empty(), "a later lock of the process is not given back with an old handle");
+        assert!(
+            owners.released(Ino(5), 1).is_empty(),
+            "a later lock of the process is not given back with an old handle"
+        );
         assert_eq!(owners.released(Ino(5), 2), BTreeSet::from([(Family::Range, 71), (Family::Whole, 70)]));
         assert!(owners.files().is_empty());
     }

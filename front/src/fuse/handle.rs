@@ -12,8 +12,8 @@ use super::parse::{self, Ask, Header, Way};
 use super::recent::Passed;
 use super::reply::{self, ALONE_VALID_S, Entries, Head, Opening, Origin, PRIVILEGES};
 use super::rows::Rows;
-use super::sharing::Sharing;
 use super::serve::{Identity, Target};
+use super::sharing::Sharing;
 use super::taped;
 use base::limits::BLOCK_BYTES;
 use base::lock::Family;
@@ -273,6 +273,35 @@ impl<T: Target> Handler<T> {
             Ask::SetGuard(op) => self.guard(context, unique, op).await,
             Ask::Sync { op, handle } => self.sync(context, unique, op, handle).await,
             Ask::Done(op) => self.grow(context, op).await.map(|_| Response::Head(Head::status(unique, 0))),
+            Ask::Node(op) => {
+                let attr = self.attr(context, op).await?;
+                self.release(context, attr.ino).await;
+                Ok(Response::Entry(Head::entry(unique, &attr, self.origin(unique)), attr.ino))
+            }
+            Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
+            Ask::Create { op, flags, kill_privileges } => {
+                let attr = self.create(context, op, flags, kill_privileges).await?;
+                let handle = (self.new_handle(), header.pid);
+                Ok(Response::Created(
+                    Head::create(unique, &attr, self.origin(unique), self.opening(flags), handle),
+                    attr.ino,
+                ))
+            }
+            Ask::Forget { ino, times } => {
+                self.forget(context, ino, times).await;
+                Ok(Response::Nothing)
+            }
+            Ask::ForgetAll(all) => {
+                self.forget_all(context, &all).await;
+                Ok(Response::Nothing)
+            }
+            Ask::ReadDir { .. } => self.read_dir(context, unique, ask).await,
+            ask => self.respond_more(context, unique, ask).await,
+        }
+    }
+    /// Performs what `respond` leaves.
+    async fn respond_more(&self, context: &Context, unique: u64, ask: Ask) -> Result<Response> {
+        match ask {
             Ask::Target(op) => match self.call(context, op).await? {
                 Reply::Target(target) => Ok(Response::Small(Head::before(unique, target.len()), target)),
                 other => contradiction(&other),
@@ -293,29 +322,7 @@ impl<T: Target> Handler<T> {
                 Reply::StatFs(space) => Ok(Response::Head(Head::statfs(unique, &space))),
                 other => contradiction(&other),
             },
-            Ask::Node(op) => {
-                let attr = self.attr(context, op).await?;
-                self.release(context, attr.ino).await;
-                Ok(Response::Entry(Head::entry(unique, &attr, self.origin(unique)), attr.ino))
-            }
-            Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
-            Ask::Create { op, flags, kill_privileges } => {
-                let attr = self.create(context, op, flags, kill_privileges).await?;
-                let handle = (self.new_handle(), header.pid);
-                Ok(Response::Created(Head::create(unique, &attr, self.origin(unique), self.opening(flags), handle), attr.ino))
-            }
-            Ask::Forget { ino, times } => {
-                self.forget(context, ino, times).await;
-                Ok(Response::Nothing)
-            }
-            Ask::ForgetAll(all) => {
-                self.forget_all(context, &all).await;
-                Ok(Response::Nothing)
-            }
-            Ask::ReadDir { .. } => self.read_dir(context, unique, ask).await,
-            Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
-                unreachable!("answered without the stack")
-            }
+            other => unreachable!("answered before: {other:?}"),
         }
     }
     /// Seconds for which the kernel may cache what a request is told now.

@@ -304,7 +304,10 @@ fn locks() {
     let range = (10, 19);
     assert_eq!(lock(opcode::GETLK, libc::F_RDLCK, 0), expected(Family::Range, Mode::Shared, range, LockWish::Test));
     assert_eq!(lock(opcode::SETLK, libc::F_WRLCK, 0), expected(Family::Range, Mode::Exclusive, range, LockWish::Take));
-    assert_eq!(lock(opcode::SETLK, libc::F_UNLCK, 0), expected(Family::Range, Mode::Exclusive, range, LockWish::Release));
+    assert_eq!(
+        lock(opcode::SETLK, libc::F_UNLCK, 0),
+        expected(Family::Range, Mode::Exclusive, range, LockWish::Release)
+    );
     let all = (0, u64::MAX);
     assert_eq!(lock(opcode::SETLKW, libc::F_RDLCK, 1), expected(Family::Whole, Mode::Shared, all, LockWish::Queue));
     let backwards = asked(opcode::SETLK, |w| w.u64(9).u64(77).u64(20).u64(19).u32(0).u32(1).u32(0).u32(0));
@@ -323,7 +326,10 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
     assert_eq!(answers(opcode::NOTIFY_REPLY), Ok(Ask::Silent));
     assert_eq!(asked(opcode::INTERRUPT, |w| w.u64(17)), Ok(Ask::Interrupt(17)));
     assert_eq!(asked(opcode::RELEASEDIR, |w| w.u64(5 << 32 | 9)), Ok(Ask::CloseDir { handle: 9 }));
-    assert_eq!(asked(opcode::RELEASE, |w| w.u64(5 << 32 | 9)), Ok(Ask::Release { ino: Ino(NODE), handle: 5 << 32 | 9 }));
+    assert_eq!(
+        asked(opcode::RELEASE, |w| w.u64(5 << 32 | 9)),
+        Ok(Ask::Release { ino: Ino(NODE), handle: 5 << 32 | 9 })
+    );
     assert_eq!(answers(opcode::OPENDIR), Ok(Ask::OpenDir));
     assert_eq!(asked(opcode::STATX, |w| w.zeros(24)), Ok(Ask::Birth(Op::GetAttr { ino: Ino(NODE) })));
     assert_eq!(answers(opcode::SYNCFS), Ok(Ask::Sync { op: Op::SyncAll, handle: None }));

@@ -124,8 +124,7 @@ pub struct Identity {
     pub brick: u32,
 }
 
-impl Identity {
-}
+impl Identity {}
 
 /// A mount that is being served.
 pub struct Serving {
@@ -189,22 +188,16 @@ pub fn serve_target<T: Target>(
     let readers = if is_on(Ablation::Queue) { 1 } else { count - workers() };
     let devices = (0..count).map(|_| mount.clone_device().map(Arc::new)).collect::<Result<Vec<Arc<File>>>>()?;
     let landings = (0..count).map(|core| Landing::new(runtime, core)).collect::<Result<Vec<Landing>>>()?;
-    let (noatime, durable) = (mount.noatime(), mount.durable());
-    let has_guards = mount.agreement().looks_after_flags();
+    let (noatime, durable, has_guards) = (mount.noatime(), mount.durable(), mount.agreement().looks_after_flags());
     let rings = mount.take_rings();
     let requests = rings.as_ref().map_or(TASKS_PER_CORE, |rings| rings.depth().min(TASKS_PER_CORE));
     let recent = Recent::new(count, !mount.agreement().forgets_before_writes(), runtime.clock.now_ns());
     let notices = Arc::new(Notices::new(runtime, devices[0].clone(), identity.root, requests, recent));
     let (entries, taken) = rings.map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
-    let gate = Arc::new(Gate::new(count));
-    let ends = Arc::new(Ends::new(count));
+    let (gate, ends) = (Arc::new(Gate::new(count)), Arc::new(Ends::new(count)));
     let waiting = target.client().map(|_| Arc::<Waiting>::default());
-    let sharing = target.client().map(|client| Arc::new(Sharing::new(client.clone(), notices.clone())));
-    if let Some(sharing) = sharing.clone() {
-        let there = runtime.clone();
-        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(sharing.follow(there)) }));
-    }
+    let sharing = target.client().map(|client| Sharing::start(runtime, client, &notices));
     let shared = Arc::new(Shared {
         mount,
         gate: gate.clone(),
@@ -220,7 +213,6 @@ pub fn serve_target<T: Target>(
     });
     let mut cores = Vec::with_capacity(count);
     for (number, (device, landing)) in devices.into_iter().zip(landings).enumerate() {
-        let rows = Rows::of(&runtime.ledger);
         let handler = Handler {
             runtime: runtime.clone(),
             target: target.clone(),
@@ -229,7 +221,7 @@ pub fn serve_target<T: Target>(
             durable,
             core: number,
             gate: gate.clone(),
-            rows,
+            rows: Rows::of(&runtime.ledger),
             notices: notices.clone(),
             ends: ends.clone(),
             sharing: sharing.clone(),

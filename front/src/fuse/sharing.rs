@@ -36,18 +36,22 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// That of a session's mount, which caches nothing yet. The mount's `follow` is to run.
-    pub fn new(client: Arc<Client>, notices: Arc<Notices>) -> Sharing {
+    /// Starts for a session's mount, which caches nothing yet.
+    pub fn start(runtime: &Runtime, client: &Arc<Client>, notices: &Arc<Notices>) -> Arc<Sharing> {
+        let (client, notices) = (client.clone(), notices.clone());
         client.follow();
         let opened = Lock::new("files opened before", BTreeMap::new());
-        Sharing {
+        let sharing = Arc::new(Sharing {
             client,
             notices,
             opened,
             has_opened: AtomicBool::new(false),
             owners: Owners::default(),
             has_ended: AtomicBool::new(false),
-        }
+        });
+        let (there, world) = (sharing.clone(), runtime.clone());
+        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(there.follow(world)) }));
+        sharing
     }
     /// The session.
     pub fn client(&self) -> &Arc<Client> {
@@ -80,7 +84,7 @@ impl Sharing {
         }
     }
     /// Follows the caches that the session may have, until it ends.
-    pub async fn follow(self: Arc<Sharing>, runtime: Runtime) {
+    async fn follow(self: Arc<Sharing>, runtime: Runtime) {
         let mut applied = None;
         while let Some(caches) = self.client.next_caches(applied).await {
             let is_other = applied.map(|applied: Caches| applied.caching) != Some(caches.caching);

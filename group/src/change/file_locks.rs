@@ -38,9 +38,11 @@ impl Groups {
     /// Performs a session's wish for a lock. After a start, the caller has waited until all have told which they have (`may_ask`).
     pub(crate) fn lock(&self, context: &Context, lock: FileLock, wish: LockWish) -> Result<Answer> {
         let (volume, session) = (context.volume, context.session);
+        assert!(lock.first <= lock.last, "a range has a byte");
         let answer = |obstacle: Option<Owned>| {
             // The number of a process means something on its own machine only.
-            let seen = |held: Owned| FileLock { pid: if held.session == session { held.lock.pid } else { 0 }, ..held.lock };
+            let seen =
+                |held: Owned| FileLock { pid: if held.session == session { held.lock.pid } else { 0 }, ..held.lock };
             let reply = Reply::InTheWay(obstacle.map(|held| Box::new(seen(held))));
             Ok(Answer { reply, data: None, position: None })
         };
@@ -91,7 +93,8 @@ impl Groups {
             let ticket = self.locks.came.ticket();
             let freed = std::mem::take(&mut *self.locks.freed.lock());
             if !freed.is_empty() {
-                let news = |owned: Owned| Freed { session: owned.session, ino: owned.lock.ino, owner: owned.lock.owner };
+                let news =
+                    |owned: Owned| Freed { session: owned.session, ino: owned.lock.ino, owner: owned.lock.owner };
                 return freed.into_iter().map(news).collect();
             }
             self.locks.came.after(ticket).await;

@@ -11,7 +11,9 @@ use crate::state::Range;
 use crate::state::load::wanted;
 use crate::{Answer, Groups, Position};
 use base::limits::{BLOCK_BYTES, LAYERS_MAX};
-use base::{Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync, VolumeId};
+use base::{
+    Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync, VolumeId,
+};
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
@@ -167,8 +169,7 @@ impl Groups {
                 ordered => ordered?,
             };
             position = Some(self.position(&mut held, first, sync));
-            tell_changed(volume, &mut held, &mut decision);
-            forget_elsewhere((volume, context.session), &mut held, &decision);
+            tell_changed((volume, context.session), &mut held, &mut decision);
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
@@ -478,9 +479,10 @@ fn tell_taken(
 
 /// Sets the number of blocks in the answer of a change. Called after the change is applied, when the number is known
 /// better than before.
-fn tell_changed(volume: VolumeId, held: &mut Held<'_>, decision: &mut Decision) {
+fn tell_changed(session: (VolumeId, SessionId), held: &mut Held<'_>, decision: &mut Decision) {
+    forget_elsewhere(session, held, decision);
     if let Reply::Attr(attr) = &mut decision.reply {
-        let blocks = held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode, None);
+        let blocks = held.of(attr.ino.group()).blocks(session.0, attr.ino, &attr.inode, None);
         attr.blocks = blocks.unwrap_or(attr.blocks);
     }
 }

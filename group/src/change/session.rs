@@ -78,6 +78,7 @@ impl Groups {
     /// there are none. None if a mount of this machine is in the way, which shares with nobody, or the other way round; mounts of this
     /// machine know of each other.
     pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> Option<Vec<SessionId>> {
+        assert!(session != SessionId(0), "zero means no session");
         let mut sessions = self.sessions.lock();
         let is_other = |id: &SessionId, served: &Served| *id != session && served.volume == volume;
         let others = |(id, served): &(&SessionId, &Served)| is_other(id, served);
@@ -86,15 +87,12 @@ impl Groups {
         if sessions.served.iter().filter(others).any(bars) {
             return None;
         }
-        let caches =
-            |(id, served): (&SessionId, &Served)| (!served.shares || !served.has_told).then_some(*id);
+        let caches = |(id, served): (&SessionId, &Served)| (!served.shares || !served.has_told).then_some(*id);
         let in_the_way: Vec<_> = match is_local {
             true => Vec::new(),
-            false if active(Bug::MountedTwice) => Vec::new(),
+            false if active(Bug::SharedUnasked) => Vec::new(),
             // One that the brick knows is let in again: what it asks for waits, if need be (`may_ask`).
-            false if sessions.served.get(&session).is_some_and(|known| known.is_in && !known.is_asleep) => {
-                Vec::new()
-            }
+            false if sessions.served.get(&session).is_some_and(|known| known.is_in && !known.is_asleep) => Vec::new(),
             false => sessions.served.iter().filter(awake).filter_map(caches).collect(),
         };
         let is_alone = !sessions.served.iter().any(|other| awake(&other));
@@ -135,7 +133,8 @@ impl Groups {
     /// The sessions that share, and have company no more.
     pub fn left_alone(&self) -> Vec<SessionId> {
         let sessions = self.sessions.lock();
-        let sharing = sessions.served.iter().filter(|(_, served)| served.shares && !served.is_asleep).map(|(id, _)| *id);
+        let sharing =
+            sessions.served.iter().filter(|(_, served)| served.shares && !served.is_asleep).map(|(id, _)| *id);
         sharing.filter(|id| !sessions.has_company(*id)).collect()
     }
     /// Notes that a session's kernel may cache all again. False, and nothing is noted, if it has company.
@@ -322,7 +321,14 @@ impl Groups {
         let known = if active(Bug::OrphansNotAwaited) { Vec::new() } else { self.network_sessions() };
         let mut sessions = self.sessions.lock();
         for Known { session, holder, .. } in &known {
-            let served = Served { volume: holder.volume, is_local: false, has_told: false, shares: false, is_asleep: false, is_in: true };
+            let served = Served {
+                volume: holder.volume,
+                is_local: false,
+                has_told: false,
+                shares: false,
+                is_asleep: false,
+                is_in: true,
+            };
             sessions.served.insert(*session, served);
         }
         drop(sessions);

@@ -156,6 +156,7 @@ impl Known {
         }
         for table in self.tables.iter_mut().filter(|table| table.volume == volume && table.session != session) {
             let Some(count) = table.known.remove(&ino) else { continue };
+            assert!(self.inodes > 0, "a table has an inode that is not counted");
             self.inodes -= 1;
             self.nameless -= usize::from(count & NAMELESS != 0);
         }

@@ -22,7 +22,11 @@ pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
 }
 
-pub fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
+pub fn spawn<F: Future<Output = ()> + 'static>(
+    runtime: &Runtime,
+    core: usize,
+    make: impl FnOnce() -> F + Send + 'static,
+) {
     runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
 }
 
@@ -97,4 +101,3 @@ pub async fn until(hosts: &Hosts, mut what: impl FnMut() -> bool) {
         hosts.clock().sleep(MS).await;
     }
 }
-

@@ -73,7 +73,8 @@ fn served_already(data: &Path, failure: Failure, next: impl FnOnce() -> String) 
 fn mounted(running: &Running, volume: &str, path: &Path) -> Result<Mounted, Failure> {
     let created = running.daemon().ensure_volume(volume);
     created.map_err(|error| Failure::of(format!("can't create volume {volume}"), &error))?;
-    let options = MountOptions { path: path.to_path_buf(), source: volume.to_string(), restrictions: Vec::new(), shares: false };
+    let options =
+        MountOptions { path: path.to_path_buf(), source: volume.to_string(), restrictions: Vec::new(), shares: false };
     running
         .daemon()
         .mount(volume, &options)

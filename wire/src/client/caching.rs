@@ -117,7 +117,14 @@ mod tests {
         let mut told = Told::default();
         assert_eq!(told.valid_s(told.changes(), 0), 0, "nobody has told anything");
         told.is_welcomed(7, alone(0), (5 * S, LEASE_NS));
-        assert_eq!((told.valid_s(told.changes(), 5 * S), told.valid_s(told.changes(), 5 * S + 1), told.valid_s(told.changes(), 16 * S)), (10, 9, 0));
+        assert_eq!(
+            (
+                told.valid_s(told.changes(), 5 * S),
+                told.valid_s(told.changes(), 5 * S + 1),
+                told.valid_s(told.changes(), 16 * S)
+            ),
+            (10, 9, 0)
+        );
         told.sends_pulse(1, 8 * S);
         told.pulse_is_heard(1, 7, alone(0), LEASE_NS);
         assert_eq!(told.valid_s(told.changes(), 9 * S), 9);
@@ -141,7 +148,10 @@ mod tests {
         assert!(!told.confirms(alone(1)), "not what is awaited");
         assert!(told.confirms(shared(4)) && !told.confirms(shared(4)), "once");
         told.is_welcomed(7, shared(4), (0, LEASE_NS));
-        assert!(told.has_news(Some(shared(4))) && told.confirms(shared(4)), "over another connection it is awaited again");
+        assert!(
+            told.has_news(Some(shared(4))) && told.confirms(shared(4)),
+            "over another connection it is awaited again"
+        );
         told.is_welcomed(8, alone(0), (0, LEASE_NS));
         assert_eq!(told.caches(), alone(0), "another start counts anew");
         told.hear(7, shared(9), true);

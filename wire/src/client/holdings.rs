@@ -72,9 +72,7 @@ pub fn undo(context: &Context, op: &Op, reply: &Reply) -> Vec<Op> {
         (Op::Lock { lock, wish: LockWish::Take | LockWish::Queue }, Reply::InTheWay(None)) => {
             Some(Op::Lock { lock: lock.clone(), wish: LockWish::Release })
         }
-        (Op::Lock { lock, wish: LockWish::Queue }, _) => {
-            Some(Op::Lock { lock: lock.clone(), wish: LockWish::Leave })
-        }
+        (Op::Lock { lock, wish: LockWish::Queue }, _) => Some(Op::Lock { lock: lock.clone(), wish: LockWish::Leave }),
         _ => None,
     };
     held.0.into_iter().flat_map(of).chain(lock).collect()

@@ -7,25 +7,26 @@ mod caching;
 mod changes;
 mod holdings;
 mod join;
+mod sharing;
 mod window;
 
-use crate::codec::hello::{Caches, Hello, HelloOk, Refused, VERSIONS};
+use crate::codec::hello::{Hello, HelloOk, Refused, VERSIONS};
 use crate::codec::lock::Freed;
 use crate::codec::reply::Told;
-use crate::codec::session::{Pulse, PulseOk, RECLAIM_ITEMS_MAX, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
+use crate::codec::session::{Pulse, PulseOk, RECLAIM_ITEMS_MAX, Recall, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
-use crate::locks::{Locks, Owned};
+use crate::locks::Locks;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
-use base::{Error, FileLock, Ino, Kind, LockWish, Name, Op, Reply, RequestId, Result, SessionId, VolumeId};
+use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
 use runtime::net::Address;
-use runtime::seeded::{Bug, active};
 use runtime::tasks::{Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
+pub use sharing::LockWait;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -316,99 +317,6 @@ impl Client {
         }
         Ok(answer)
     }
-    /// Notes which locks the session has.
-    fn note_lock(&self, op: &Op, reply: &Reply) {
-        let Op::Lock { lock, wish } = op else { return };
-        let (owned, mut locks) = (Owned { session: self.session, lock: **lock }, self.locks.lock());
-        match (wish, reply) {
-            // The server has bounds, and there is nobody else here.
-            (LockWish::Take | LockWish::Queue, Reply::InTheWay(None)) => {
-                drop(locks.take(VolumeId(0), owned, false, 0));
-            }
-            (LockWish::Release, _) => drop(locks.release(VolumeId(0), &owned)),
-            _ => {}
-        }
-    }
-    /// True if an owner has a lock of a file.
-    pub fn has_locks(&self, ino: Ino, owner: u64) -> bool {
-        self.locks.lock().concerns(VolumeId(0), ino, owner)
-    }
-    /// An event that is notified when a lock can be had that an owner waits for.
-    pub fn lock_wait(&self, ino: Ino, owner: u64) -> LockWait<'_> {
-        let event = self.lock_waits.lock().entry((ino, owner)).or_default().clone();
-        LockWait { client: self, key: (ino, owner), event }
-    }
-    /// Number of changes of the caches that the session may have, for `valid_s`.
-    pub fn cache_changes(&self) -> u64 {
-        self.told.lock().changes()
-    }
-    /// Seconds for which an answer that is given now may be cached by a kernel. `changes`: `cache_changes` before it was asked for.
-    pub fn valid_s(&self, changes: u64) -> u64 {
-        self.told.lock().valid_s(changes, self.runtime.clock.now_ns())
-    }
-    /// The caches that the session may have.
-    pub fn caches(&self) -> Caches {
-        self.told.lock().caches()
-    }
-    /// Follows the caches: from now on the server hears that the kernel has let go only from `let_go`.
-    pub fn follow(&self) {
-        self.told.lock().followers += 1;
-    }
-    /// Ends that.
-    pub fn unfollow(&self) {
-        self.told.lock().followers -= 1;
-        self.confirm_alone();
-    }
-    /// Waits for something to do for a mount that has applied these caches. None once the session is over.
-    pub async fn next_caches(&self, applied: Option<Caches>) -> Option<Caches> {
-        loop {
-            let ticket = self.recalled.ticket();
-            {
-                let told = self.told.lock();
-                if told.has_news(applied) {
-                    return Some(told.caches());
-                }
-            }
-            if self.is_over.load(Ordering::Acquire) {
-                return None;
-            }
-            self.recalled.after(ticket).await;
-        }
-    }
-    /// Tells the server that the kernel caches no more than these.
-    pub fn let_go(&self, applied: Caches) {
-        if self.told.lock().confirms(applied) {
-            let volume = self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.as_ref().map(|it| it.id));
-            let done = RecallDone { volume: volume.unwrap_or(VolumeId(0)), number: applied.number };
-            let lane = self.wires.iter().find_map(|wire| wire.lock().lane.clone());
-            // Whoever comes back without having been heard is asked again.
-            if let Some(lane) = lane {
-                lane.outbox.push(None, |out| done.frame(out, Header { session: self.session, ..Header::new(FrameKind::RecallDone) }));
-            }
-        }
-    }
-    /// Without a kernel nothing is cached.
-    fn confirm_alone(&self) {
-        let caches = {
-            let told = self.told.lock();
-            (told.followers == 0).then(|| told.caches())
-        };
-        if let Some(caches) = caches {
-            self.let_go(caches);
-        }
-    }
-    fn hear_caches(&self) {
-        self.recalled.notify();
-        self.confirm_alone();
-    }
-    /// True if the inode is open.
-    pub fn has_open(&self, ino: Ino) -> bool {
-        self.holdings.lock().has_open(ino)
-    }
-    /// The inodes that the kernel knows, each with whether it is open.
-    pub fn known(&self) -> Vec<(Ino, bool)> {
-        self.holdings.lock().inodes()
-    }
     /// Takes an outcome to who waits for it. If nobody does, it is noted, and what it has opened or made known is taken back.
     fn answer(&self, pending: &Pending, outcome: Outcome) -> Vec<(Context, Op)> {
         let left = {
@@ -629,10 +537,7 @@ impl Client {
     async fn tell(&self, lane: &Lane, reader: &mut Reader, volume: VolumeId, boot: u64) -> Result<bool> {
         let parts = self.holdings.lock().parts();
         let mut asked = self.changes.lock().ask(boot).into_iter();
-        let locks: Vec<FileLock> = {
-            let locks = self.locks.lock();
-            locks.held().filter(|_| !active(Bug::LocksNotReclaimed)).map(|held| held.lock).collect()
-        };
+        let locks = self.held_locks();
         let mut locks = locks.chunks(RECLAIM_ITEMS_MAX).map(<[FileLock]>::to_vec);
         let last = parts.len().max(asked.len()).max(locks.len()) - 1;
         let mut parts = parts.into_iter();
@@ -654,13 +559,6 @@ impl Client {
             }
         }
         Ok(true)
-    }
-    /// Notes locks that somebody else has by now.
-    fn lose_locks(&self, lost: &[FileLock]) {
-        let mut locks = self.locks.lock();
-        for lock in lost {
-            locks.release(VolumeId(0), &Owned { session: self.session, lock: *lock });
-        }
     }
     /// Gives up for good, unless the reason passes. Errors: it does.
     fn refused(&self, refused: Refused) -> Result<()> {
@@ -728,24 +626,6 @@ impl Client {
             }
         }
         Err(gone())
-    }
-}
-
-/// Somebody who waits for a lock.
-pub struct LockWait<'a> {
-    client: &'a Client,
-    key: (Ino, u64),
-    /// Notified when it can be had.
-    pub event: Arc<Event>,
-}
-
-impl Drop for LockWait<'_> {
-    fn drop(&mut self) {
-        let mut waits = self.client.lock_waits.lock();
-        // This one's and the map's.
-        if waits.get(&self.key).is_some_and(|event| Arc::strong_count(event) <= 2) {
-            waits.remove(&self.key);
-        }
     }
 }
 

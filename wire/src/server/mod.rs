@@ -254,7 +254,12 @@ impl<S: Service> Server<S> {
         self.now_ns().saturating_sub(session.heard_ns()) > LEASE_OVER_NS
     }
     /// Lets a session in, once those that have the volume too have let go of what they may not cache beside it.
-    async fn admit(&self, session: SessionId, hello: &Hello, client: S::Client) -> Result<Admitted<S::Volume>, Refused> {
+    async fn admit(
+        &self,
+        session: SessionId,
+        hello: &Hello,
+        client: S::Client,
+    ) -> Result<Admitted<S::Volume>, Refused> {
         let admitted = self.try_to_admit(session, hello, client).await;
         if admitted.is_err() {
             match self.sessions.get(session) {
@@ -462,7 +467,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     let client = server.service.recognise(peer.as_deref(), &hello).await?;
     // What an ended session had under way must not be done again as a new one's.
     let is_over = server.sessions.get(id).map_or(!hello.begins, |session| session.is_over());
-    if is_over {
+    if is_over && !active(Bug::EndedNotFenced) {
         return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
     }
     let Admitted { mut welcome, flow, volume } = server.admit(id, &hello, client).await?;
@@ -554,8 +559,11 @@ impl<S: Service> Talk<S> {
         let Reclaim { held, locks, changed, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
         let is_first = !std::mem::replace(has_begun, more);
         // Before all is told: nobody is given a lock until then.
-        let lost =
-            if self.session.has_told() { Vec::new() } else { self.server.service.reclaim_locks(self.session.id, &locks) };
+        let lost = if self.session.has_told() {
+            Vec::new()
+        } else {
+            self.server.service.reclaim_locks(self.session.id, &locks)
+        };
         match self.server.service.reclaim(self.session.id, (&held, &changed), is_first, !more).await {
             Ok(undone) => {
                 if !more {

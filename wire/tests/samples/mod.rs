@@ -281,10 +281,16 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
     ];
     let held = Held { ino: Ino(5), opens: 2, known: 3 };
     let changed = Changed { ino: Ino(5), group: GroupId(3), term: Term(4), index: Index(1 << 40), start: 6 };
-    let reclaim =
-        Reclaim { volume, held: vec![held; 3], locks: vec![lock_of_range(), lock_of_file()], changed: vec![changed; 2], more: true };
+    let reclaim = Reclaim {
+        volume,
+        held: vec![held; 3],
+        locks: vec![lock_of_range(), lock_of_file()],
+        changed: vec![changed; 2],
+        more: true,
+    };
     let reclaimed = ReclaimDone { gone: vec![Ino(5)], lost: vec![lock_of_file()], undone: vec![Ino(7)] };
-    let recalls = [Caching::Alone, Caching::Shared].map(|caching| Recall { volume, caches: Caches { caching, number: 4 } });
+    let recalls =
+        [Caching::Alone, Caching::Shared].map(|caching| Recall { volume, caches: Caches { caching, number: 4 } });
     [
         encoded(&[hello, bare]),
         encoded(&[Caching::Alone, Caching::Shared].map(ok)),
