@@ -20,6 +20,8 @@ use store::index::model::ModelIndex;
 
 /// Seeds per property, unless the environment says how many.
 const SEEDS: u64 = 8;
+/// Seeds that found a fault: a client that was ended while it was let in got in under its old session.
+const KEPT: [u64; 1] = [6956];
 /// Most clients; a seed has two at least.
 const CLIENTS_MAX: usize = 4;
 /// Tasks of a client, and what each does in one of the client's lives.
@@ -299,7 +301,8 @@ fn is_linearizable(calls: &[Call]) -> bool {
 
 #[test]
 fn what_clients_share_is_as_if_there_were_one() {
-    (0..seeds()).for_each(shared);
+    let first = std::env::var("SINTER_SEED").map_or(0, |seed| seed.parse().expect("a seed"));
+    KEPT.into_iter().chain(first..first + seeds()).for_each(shared);
 }
 
 fn shared(seed: u64) {

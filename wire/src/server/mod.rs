@@ -466,12 +466,18 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     let id = came.header.session;
     let client = server.service.recognise(peer.as_deref(), &hello).await?;
     // What an ended session had under way must not be done again as a new one's.
-    let is_over = server.sessions.get(id).map_or(!hello.begins, |session| session.is_over());
+    let known = server.sessions.get(id);
+    let is_over = known.as_ref().map_or(!hello.begins, |session| session.is_over());
     if is_over && !active(Bug::EndedNotFenced) {
-        return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
+        return Err(over());
     }
     let Admitted { mut welcome, flow, volume } = server.admit(id, &hello, client).await?;
-    let session = server.sessions.get_or_begin(id, server.now_ns());
+    let session = known.unwrap_or_else(|| server.sessions.get_or_begin(id, server.now_ns()));
+    if session.is_over() && !active(Bug::EndedNotFenced) {
+        // It was ended while it was let in, and the brick took it for a new one.
+        server.service.turn_away(id).await;
+        return Err(over());
+    }
     session.wake();
     let _connected = session.connect(lane);
     // Who stops the server, or ends the session, sees the connection, or is seen here.
@@ -479,7 +485,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
         return Err(Refused { reason: Reason::Ending, text: "the server stops".into() });
     }
     if session.is_over() {
-        return Err(Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() });
+        return Err(over());
     }
     session.hear(server.now_ns());
     welcome.caches = server.caches_for(&session);
@@ -658,6 +664,10 @@ impl<S: Service> Talk<S> {
         buffer.copy_from_slice(bytes);
         Ok(buffer.share().slice(0..bytes.len()))
     }
+}
+
+fn over() -> Refused {
+    Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() }
 }
 
 fn protocol(text: &str) -> Refused {
