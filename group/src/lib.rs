@@ -117,6 +117,8 @@ pub struct Groups {
     has_quotas: AtomicBool,
     /// The sessions that are served.
     sessions: Lock<change::session::Sessions>,
+    /// True once two clients have had a volume at once.
+    was_shared: AtomicBool,
     locks: change::file_locks::FileLocks,
     /// The status of each tier's cleaner.
     cleaners: Lock<[clean::Status; 2]>,
@@ -174,6 +176,7 @@ impl Groups {
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
             sessions: Lock::new("sessions", Default::default()),
+            was_shared: AtomicBool::new(false),
             locks: change::file_locks::FileLocks::default(),
             cleaners: Lock::new("cleaner", Default::default()),
             destage: destage::Destage::new(),

@@ -264,12 +264,16 @@ fn names(run: &Run, worker: usize, got: &Mutex<BTreeMap<u64, u32>>) {
     }
 }
 
-/// Counts rows up in a database that both clients have open. Its locks are POSIX ones. The number of transactions, and of those that got
+/// Counts rows up in a database that both clients have open. Its locks are POSIX ones; it syncs the removal of its journal, too, without
+/// which a crash may take back what was committed last. The number of transactions, and of those that got
 /// an error of fsync: they may have been done.
 fn database(run: &Run, worker: usize) -> (u64, u64) {
     const PROGRAM: &str = "import sqlite3, sys, os\n\
-        base = sqlite3.connect(sys.argv[1], timeout=120, isolation_level=None)\n\
-        count, doubts = 0, 0\n\
+        def opened():\n\
+        \x20   base = sqlite3.connect(sys.argv[1], timeout=120, isolation_level=None)\n\
+        \x20   base.execute('PRAGMA synchronous = EXTRA')\n\
+        \x20   return base\n\
+        base, count, doubts = opened(), 0, 0\n\
         while not os.path.exists(sys.argv[2]):\n\
         \x20   try:\n\
         \x20       base.execute('BEGIN IMMEDIATE')\n\
@@ -280,7 +284,7 @@ fn database(run: &Run, worker: usize) -> (u64, u64) {
         \x20       if 'I/O' not in str(error): raise\n\
         \x20       doubts += 1\n\
         \x20       base.close()\n\
-        \x20       base = sqlite3.connect(sys.argv[1], timeout=120, isolation_level=None)\n\
+        \x20       base = opened()\n\
         print(count, doubts)\n";
     let mut python = Command::new("python3");
     let over = run.path(worker, "over");

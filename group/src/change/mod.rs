@@ -17,6 +17,7 @@ use base::{
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
+use std::sync::atomic::Ordering;
 use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
 use wire::Context;
 
@@ -131,8 +132,7 @@ impl Groups {
         let volume = self.volume_of(context, op);
         let uid = if active(Bug::CallerForgotten) { 0 } else { context.uid };
         let caller = Caller { volume, uid, gid: context.gid, umask: context.umask };
-        let spread = self.spread(context, op);
-        let now = self.store().runtime.clock.wall();
+        let (spread, now) = (self.spread(context, op), self.store().runtime.clock.wall());
         if matches!(op, Op::VolumeDelete { .. }) && held.of(deciding).is_out_of_numbers() {
             return Ok(Step::Load(Need::Numbers));
         }
@@ -169,7 +169,8 @@ impl Groups {
                 ordered => ordered?,
             };
             position = Some(self.position(&mut held, first, sync));
-            tell_changed((volume, context.session), &mut held, &mut decision);
+            let session = if self.was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
+            tell_changed((volume, session), &mut held, &mut decision);
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
@@ -378,8 +379,11 @@ impl Groups {
 }
 
 /// Has the other sessions forget the inodes that lost their last name: they live on only for who has them open, and for the session that
-/// removed the name.
+/// removed the name. Session 0: there are no others.
 fn forget_elsewhere(session: (VolumeId, SessionId), held: &mut Held<'_>, decision: &Decision) {
+    if session.1 == SessionId(0) {
+        return;
+    }
     for edit in decision.parts.iter().flat_map(|part| &part.edits) {
         if let Edit::OrphanPut { ino } = edit
             && let Some(state) = held.get(ino.group())

@@ -8,6 +8,7 @@ use base::{Edit, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
 use names::Part;
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use store::format::superblock::NETWORK_SESSIONS;
 
 /// The sessions that are served.
@@ -96,6 +97,9 @@ impl Groups {
             false => sessions.served.iter().filter(awake).filter_map(caches).collect(),
         };
         let is_alone = !sessions.served.iter().any(|other| awake(&other));
+        if sessions.served.iter().any(|other| others(&other)) {
+            self.was_shared.store(true, Ordering::Release);
+        }
         let served = sessions.served.entry(session).or_insert(Served {
             volume,
             is_local,
@@ -320,6 +324,7 @@ impl Groups {
     pub(crate) fn expect_sessions(&self) -> Vec<VolumeId> {
         let known = if active(Bug::OrphansNotAwaited) { Vec::new() } else { self.network_sessions() };
         let mut sessions = self.sessions.lock();
+        self.was_shared.store(known.len() > 1, Ordering::Release);
         for Known { session, holder, .. } in &known {
             let served = Served {
                 volume: holder.volume,

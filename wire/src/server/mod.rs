@@ -294,6 +294,28 @@ impl<S: Service> Server<S> {
             either(self.let_go.after(ticket), self.runtime.clock.sleep(RECALL_NS)).await;
         }
     }
+    /// Lets a client in: its session, awake. One that was ended is refused: what it had under way must not be done again as a new one's.
+    async fn let_in(
+        &self,
+        id: SessionId,
+        hello: &Hello,
+        client: S::Client,
+    ) -> Result<(Arc<Session>, Admitted<S::Volume>), Refused> {
+        let known = self.sessions.get(id);
+        let is_over = known.as_ref().map_or(!hello.begins, |session| session.is_over());
+        if is_over && !active(Bug::EndedNotFenced) {
+            return Err(over());
+        }
+        let admitted = self.admit(id, hello, client).await?;
+        let session = known.unwrap_or_else(|| self.sessions.get_or_begin(id, self.now_ns()));
+        if session.is_over() && !active(Bug::EndedNotFenced) {
+            // It was ended while it was let in, and the brick took it for a new one.
+            self.service.turn_away(id).await;
+            return Err(over());
+        }
+        session.wake();
+        Ok((session, admitted))
+    }
     /// Has a session cache nothing that another one may change. One that is silent need not be asked.
     fn recall(&self, session: &Session) {
         session.share(true);
@@ -465,20 +487,8 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     let hello = Hello::decode(reader.body()).map_err(nonsense)?;
     let id = came.header.session;
     let client = server.service.recognise(peer.as_deref(), &hello).await?;
-    // What an ended session had under way must not be done again as a new one's.
-    let known = server.sessions.get(id);
-    let is_over = known.as_ref().map_or(!hello.begins, |session| session.is_over());
-    if is_over && !active(Bug::EndedNotFenced) {
-        return Err(over());
-    }
-    let Admitted { mut welcome, flow, volume } = server.admit(id, &hello, client).await?;
-    let session = known.unwrap_or_else(|| server.sessions.get_or_begin(id, server.now_ns()));
-    if session.is_over() && !active(Bug::EndedNotFenced) {
-        // It was ended while it was let in, and the brick took it for a new one.
-        server.service.turn_away(id).await;
-        return Err(over());
-    }
-    session.wake();
+    let (session, admitted) = server.let_in(id, &hello, client).await?;
+    let Admitted { mut welcome, flow, volume } = admitted;
     let _connected = session.connect(lane);
     // Who stops the server, or ends the session, sees the connection, or is seen here.
     if server.is_stopping() {
