@@ -53,7 +53,7 @@ impl Draw {
 
 /// The number of trials of one thread, and of threads.
 fn trials() -> (u64, u64) {
-    (setting("SINTER_TRIALS", 6_000), 4)
+    (setting("SINTER_TRIALS", 1_500), 4)
 }
 
 /// One trial: a change through one mount, and what the other one must see of it. `before`: a handle of the other mount's, opened
@@ -277,7 +277,7 @@ fn until_ok<T>(mut done: impl FnMut() -> io::Result<T>) -> bool {
 #[test]
 fn who_waits_for_a_lock_gets_it_also_after_the_server_was_killed() {
     let mut both = Both::new("counter");
-    let (each, mounts) = (setting("SINTER_COUNTS", 150), both.mounts.clone());
+    let (each, mounts) = (setting("SINTER_COUNTS", 40), both.mounts.clone());
     fs::write(mounts[0].join("count"), 0u64.to_le_bytes()).expect("writable");
     let done = AtomicU64::new(0);
     std::thread::scope(|scope| {
