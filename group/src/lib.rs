@@ -16,7 +16,6 @@ mod state;
 
 pub use agents::clean;
 use agents::destage;
-pub use change::file_locks::Freed;
 pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
 pub use wire::{Answer, Context, Position};

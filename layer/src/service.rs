@@ -166,8 +166,7 @@ impl Service for Served {
         self.groups.leave_alone(session)
     }
     async fn freed(&self) -> Vec<(SessionId, Freed)> {
-        let freed = self.groups.freed_locks().await.into_iter();
-        freed.map(|freed| (freed.session, Freed { ino: freed.ino, owner: freed.owner })).collect()
+        self.groups.freed_locks().await
     }
     fn wanted(&self) -> Vec<SessionId> {
         self.groups.wanted_sessions().into_iter().collect()

@@ -4,7 +4,7 @@ mod rig;
 
 use base::{At, Ino, Kind, Op, Reply, Sync};
 use group::Answer;
-use rig::{MS, Mount, PORT, SERVER, name, spawn, start_server, until};
+use rig::{MS, Mount, PORT, SEEDS, SERVER, name, seeds, spawn, start_server, until};
 use runtime::random::SplitMix;
 #[cfg(feature = "seeded-bugs")]
 use runtime::seeded::{Bug, fails};
@@ -15,15 +15,9 @@ use std::sync::{Arc, Mutex};
 use store::index::model::ModelIndex;
 
 const CLIENT: usize = 1;
-/// Seeds per property, unless the environment says how many.
-const SEEDS: u64 = 8;
 /// Tasks of the client, and what each does.
 const TASKS: usize = 4;
 const ROUNDS: usize = 30;
-
-fn seeds() -> u64 {
-    std::env::var("SINTER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
-}
 
 /// The deeds of the client's tasks.
 #[allow(async_fn_in_trait)]

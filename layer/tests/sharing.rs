@@ -1,25 +1,27 @@
 //! Several clients of one volume over a simulated network. Each has a cache that is as a kernel's: it keeps what it was told for as long as
 //! that is valid, and lets go when its session is to share. What they write and read is linearizable all the same, and locks exclude.
 
+mod histories;
 mod rig;
 
 use base::lock::{Family, FileLock, LockWish, Mode};
 use base::{At, Ino, Op, Reply, Sync};
+use histories::{Call, is_linearizable};
 use layer::{Caches, Caching};
-use rig::{MS, Mount, PORT, SERVER, name, spawn, start_server, until};
+#[cfg(feature = "seeded-bugs")]
+use rig::SEEDS;
+use rig::{MS, Mount, PORT, SERVER, name, seeds, spawn, start_server, until};
 use runtime::random::SplitMix;
 #[cfg(feature = "seeded-bugs")]
 use runtime::seeded::fails;
 use runtime::seeded::{Bug, active};
 use runtime::sim::{Fleet, Hosts, LinkPlan, Setup};
 use runtime::tasks::either;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use store::index::model::ModelIndex;
 
-/// Seeds per property, unless the environment says how many.
-const SEEDS: u64 = 8;
 /// Seeds that found a fault: a client that was ended while it was let in got in under its old session.
 const KEPT: [u64; 1] = [6956];
 /// Most clients; a seed has two at least.
@@ -31,21 +33,6 @@ const LIVES: usize = 2;
 /// Registers, of a block each.
 const KEYS: u64 = 3;
 const BLOCK: u64 = 4096;
-
-fn seeds() -> u64 {
-    std::env::var("SINTER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
-}
-
-/// A call of a register.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    key: u64,
-    is_write: bool,
-    value: u64,
-    began_ns: u64,
-    /// `u64::MAX`: nobody was told how it ended.
-    ended_ns: u64,
-}
 
 /// The state that all clients and the test share; no client learns of another through it.
 #[derive(Clone, Default)]
@@ -173,7 +160,7 @@ impl Kernel {
             // Now and then for longer than a lease.
             let pause_ms = if rng.one_in(12) { rng.below(16_000) } else { rng.below(60) };
             self.mount.runtime.clock.sleep(pause_ms * MS).await;
-            let (key, began_ns) = (rng.below(KEYS), self.now_ns());
+            let (register, began_ns) = (rng.below(KEYS), self.now_ns());
             let is_write = rng.one_in(3);
             if rng.one_in(4) {
                 if self.count(number, &mut rng, world).await.is_none() {
@@ -183,15 +170,15 @@ impl Kernel {
             }
             let (value, done) = if is_write {
                 let value = world.values.fetch_add(1, Ordering::Relaxed) + 1;
-                (value, self.write(key, value).await.is_some())
+                (value, self.write(register, value).await.is_some())
             } else {
-                match self.read(key).await {
+                match self.read(register).await {
                     Some(value) => (value, true),
                     None => return,
                 }
             };
             let ended_ns = if done { self.now_ns() } else { u64::MAX };
-            world.calls.lock().expect("no panic").push(Call { key, is_write, value, began_ns, ended_ns });
+            world.calls.lock().expect("no panic").push(Call { register, is_write, value, began_ns, ended_ns });
             if !done {
                 return;
             }
@@ -274,31 +261,6 @@ async fn disturb(hosts: &Hosts, index: ModelIndex, rng: &mut SplitMix, clients: 
     hosts.links().heal_all();
 }
 
-/// True if calls of one register can be put in an order that agrees with their times and values (Wing and Gong, 1993, with Lowe's memory
-/// of what was tried).
-fn is_linearizable(calls: &[Call]) -> bool {
-    assert!(calls.len() <= 128, "a bit each");
-    let all = calls.iter().enumerate().filter(|(_, call)| call.ended_ns != u64::MAX);
-    let needed = all.fold(0u128, |all, (bit, _)| all | 1 << bit);
-    let (mut tried, mut stack) = (HashSet::new(), vec![(0u128, 0u64)]);
-    while let Some((done, value)) = stack.pop() {
-        if done & needed == needed {
-            return true;
-        }
-        if !tried.insert((done, value)) {
-            continue;
-        }
-        let left = calls.iter().enumerate().filter(|(bit, _)| done >> bit & 1 == 0);
-        let first_end = left.clone().map(|(_, call)| call.ended_ns).min().unwrap_or(u64::MAX);
-        for (bit, call) in left.filter(|(_, call)| call.began_ns <= first_end) {
-            if call.is_write || call.value == value {
-                stack.push((done | 1 << bit, call.value));
-            }
-        }
-    }
-    false
-}
-
 #[test]
 fn what_clients_share_is_as_if_there_were_one() {
     let first = std::env::var("SINTER_SEED").map_or(0, |seed| seed.parse().expect("a seed"));
@@ -318,9 +280,9 @@ fn shared(seed: u64) {
         (1..=clients).for_each(|client| start_client(&hosts, client, SplitMix(rng.next()), &world));
         disturb(&hosts, index, &mut rng, clients, &world).await;
         let calls = world.calls.lock().expect("no panic").clone();
-        for key in 0..KEYS {
-            let of_key: Vec<_> = calls.iter().filter(|call| call.key == key).copied().collect();
-            assert!(is_linearizable(&of_key), "seed {seed}, register {key}: {of_key:#?}");
+        for register in 0..KEYS {
+            let of_it: Vec<_> = calls.iter().filter(|call| call.register == register).copied().collect();
+            assert!(is_linearizable(of_it.clone()), "seed {seed}, register {register}: {of_it:#?}");
         }
         let count = last_count(&hosts).await;
         let (least, perhaps) = (world.counted.load(Ordering::Relaxed), world.perhaps.load(Ordering::Relaxed));

@@ -9,6 +9,8 @@ mod asynchronous;
 mod calls;
 #[path = "daemon/fsx.rs"]
 mod fsx_runs;
+#[path = "../../layer/tests/histories/mod.rs"]
+mod histories;
 #[path = "daemon/patterns.rs"]
 mod patterns;
 #[path = "daemon/space.rs"]

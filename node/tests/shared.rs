@@ -2,6 +2,7 @@
 //! are processes of this machine; nothing but the server connects them.
 
 use crate::daemon::{Daemon, Home, setting};
+use runtime::random::SplitMix;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
@@ -39,18 +40,6 @@ impl Both {
     }
 }
 
-/// A small generator of numbers (xorshift64*).
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
-}
-
 /// The number of trials of one thread, and of threads.
 fn trials() -> (u64, u64) {
     (setting("SINTER_TRIALS", 1_500), 4)
@@ -58,7 +47,7 @@ fn trials() -> (u64, u64) {
 
 /// One trial: a change through one mount, and what the other one must see of it. `before`: a handle of the other mount's, opened
 /// long before, of the file `kept`.
-fn trial(draw: &mut Draw, number: u64, (here, there): (&Path, &Path), before: &File) {
+fn trial(draw: &mut SplitMix, number: u64, (here, there): (&Path, &Path), before: &File) {
     let (mine, theirs) = (here.join(format!("n{}", number % 7)), there.join(format!("n{}", number % 7)));
     let text = format!("{number:020}");
     match draw.below(8) {
@@ -157,7 +146,7 @@ fn what_one_was_told_the_other_sees_at_its_next_call() {
         for (thread, before) in before.iter().enumerate() {
             let (here, there) = (other.join(format!("t{thread}")), home.mount.join(format!("t{thread}")));
             scope.spawn(move || {
-                let mut draw = Draw(0x9e37_79b9_7f4a_7c15 ^ thread as u64);
+                let mut draw = SplitMix(thread as u64);
                 fs::write(here.join("absent"), "x").expect("writable");
                 assert!(there.join("absent").exists(), "what was absent before");
                 for number in 0..each {

@@ -2,7 +2,9 @@
 //! server killed again and again if it is to be. `SINTER_TORTURE_S` says for how long (seconds), `SINTER_KILLS` how often.
 
 use crate::daemon::{Daemon, Home, setting};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use crate::histories::{Call, is_linearizable};
+use runtime::random::SplitMix;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -40,21 +42,6 @@ impl Run {
     }
     fn now_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
-    }
-}
-
-/// A small generator of numbers (xorshift64*).
-struct Draw(u64);
-
-impl Draw {
-    fn new(worker: usize) -> Draw {
-        Draw(0x9e37_79b9_7f4a_7c15 ^ worker as u64)
-    }
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
     }
 }
 
@@ -127,7 +114,7 @@ fn count(run: &Run, worker: usize) -> u64 {
 
 /// Moves tokens between directories; another worker may have moved one before.
 fn bank(run: &Run, worker: usize) {
-    let mut draw = Draw::new(worker);
+    let mut draw = SplitMix(worker as u64);
     while run.goes_on() {
         let (token, from, to) = (draw.below(TOKENS), draw.below(PLACES), draw.below(PLACES));
         let place = |place| run.path(worker, &format!("bank-{place}/token-{token}"));
@@ -162,21 +149,11 @@ fn files(run: &Run, worker: usize) {
     }
 }
 
-/// A call of a register.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    register: u64,
-    is_write: bool,
-    value: u64,
-    began_ns: u64,
-    ended_ns: u64,
-}
-
 /// Writes and reads registers past every cache.
 fn registers(run: &Run, worker: usize, values: &AtomicU64) -> Vec<Call> {
     let mut options = File::options();
     let file = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(run.path(worker, "registers"));
-    let (file, mut draw, mut calls) = (file.expect("it is there"), Draw::new(worker), Vec::new());
+    let (file, mut draw, mut calls) = (file.expect("it is there"), SplitMix(worker as u64), Vec::new());
     let mut block = Block([0; 4096]);
     while run.goes_on() {
         let (register, is_write) = (draw.below(REGISTERS), draw.below(3) == 0);
@@ -197,46 +174,6 @@ fn registers(run: &Run, worker: usize, values: &AtomicU64) -> Vec<Call> {
 
 #[repr(align(4096))]
 struct Block([u8; 4096]);
-
-/// True if calls of one register can be put in an order that agrees with their times and values (Wing and Gong, 1993). Values are written
-/// once, so it is enough to keep, in the order of ends, the calls that are not done.
-fn is_linearizable(mut calls: Vec<Call>) -> bool {
-    calls.sort_unstable_by_key(|call| call.began_ns);
-    let mut tried = HashSet::new();
-    // All calls before `from` are done, and of later ones those in the set.
-    let mut stack = vec![(0usize, BTreeSet::new(), 0u64)];
-    while let Some((from, done, value)) = stack.pop() {
-        if from == calls.len() {
-            return true;
-        }
-        if !tried.insert((from, done.clone(), value)) {
-            continue;
-        }
-        let left = (from..calls.len()).filter(|at| !done.contains(at));
-        let mut first_end = u64::MAX;
-        let mut open = Vec::new();
-        for at in left {
-            if calls[at].began_ns > first_end {
-                break;
-            }
-            first_end = first_end.min(calls[at].ended_ns);
-            open.push(at);
-        }
-        for at in open.into_iter().filter(|at| calls[*at].began_ns <= first_end) {
-            let call = calls[at];
-            if !call.is_write && call.value != value {
-                continue;
-            }
-            let (mut from, mut done) = (from, done.clone());
-            done.insert(at);
-            while done.remove(&from) {
-                from += 1;
-            }
-            stack.push((from, done, call.value));
-        }
-    }
-    false
-}
 
 /// Makes names that both clients want: each is got once. Directories and links likewise.
 fn names(run: &Run, worker: usize, got: &Mutex<BTreeMap<u64, u32>>) {
@@ -355,7 +292,7 @@ fn torture(name: &str, seconds: u64, kills: u64) {
             workers().take(2).for_each(|worker| drop(scope.spawn(move || names(run, worker, got))));
         }
         let pause = Duration::from_millis(1000 * seconds / (kills + 1));
-        let mut draw = Draw::new(77);
+        let mut draw = SplitMix(77);
         for _ in 0..kills {
             std::thread::sleep(pause.mul_f64(0.5 + draw.below(100) as f64 / 100.0));
             server.take().expect("it runs").kill();

@@ -106,8 +106,8 @@ pub struct Locks {
     files: BTreeMap<(VolumeId, Ino), File>,
     /// Number of locks and places of each session.
     counts: BTreeMap<SessionId, usize>,
-    /// Sessions that were in somebody's way since `wanted` was asked.
-    wanted: BTreeSet<SessionId>,
+    /// Sessions that were in somebody's way since `wanted_sessions` was asked.
+    in_the_way: BTreeSet<SessionId>,
 }
 
 impl Locks {
@@ -157,7 +157,7 @@ impl Locks {
         let place = known.place(&wanted);
         let obstacle = known.obstacles(&wanted, place.unwrap_or(known.queue.len())).next();
         if let Some(obstacle) = obstacle {
-            self.wanted.insert(obstacle.session);
+            self.in_the_way.insert(obstacle.session);
             if queues && wanted.lock.family == Family::Range && self.waits_for_itself(volume, &wanted) {
                 self.leave(volume, &wanted);
                 return Err(Error::new(Kind::Deadlock, "the lock's owner would wait for itself"));
@@ -223,7 +223,7 @@ impl Locks {
     }
     /// Forgets everything of a session. The places whose lock can be had since.
     pub fn end(&mut self, session: SessionId) -> Vec<Owned> {
-        self.wanted.remove(&session);
+        self.in_the_way.remove(&session);
         if !self.counts.contains_key(&session) {
             return Vec::new();
         }
@@ -239,14 +239,9 @@ impl Locks {
     pub fn held(&self) -> impl Iterator<Item = &Owned> {
         self.files.values().flat_map(|file| &file.held)
     }
-    /// True if an owner has a lock of a file, or wants one.
-    pub fn concerns(&self, volume: VolumeId, ino: Ino, owner: u64) -> bool {
-        let Some(file) = self.files.get(&(volume, ino)) else { return false };
-        file.held.iter().chain(file.queue.iter().map(|place| &place.wanted)).any(|owned| owned.lock.owner == owner)
-    }
     /// The sessions that were in somebody's way since the last call.
-    pub fn wanted(&mut self) -> BTreeSet<SessionId> {
-        std::mem::take(&mut self.wanted)
+    pub fn wanted_sessions(&mut self) -> BTreeSet<SessionId> {
+        std::mem::take(&mut self.in_the_way)
     }
 }
 

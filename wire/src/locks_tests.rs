@@ -67,8 +67,8 @@ fn who_asks_first_gets_it_first() {
     assert!(queues(&mut locks, exclusive(20, 5, 6), 4));
     assert_eq!(locks.release(VOLUME, &exclusive(20, 0, 9)), [shared(30, 0, 9)]);
     assert!(queues(&mut locks, shared(30, 0, 9), 5));
-    assert_eq!(locks.wanted(), BTreeSet::from([SessionId(1), SessionId(2)]));
-    assert!(locks.wanted().is_empty());
+    assert_eq!(locks.wanted_sessions(), BTreeSet::from([SessionId(1), SessionId(2)]));
+    assert!(locks.wanted_sessions().is_empty());
 }
 
 #[test]
@@ -127,7 +127,8 @@ fn sessions_are_bounded_and_have_back_what_they_had() {
     assert!(!locks.reclaim(VOLUME, exclusive(11, u64::MAX, u64::MAX)));
     assert!(locks.reclaim(VOLUME, exclusive(21, u64::MAX, u64::MAX)), "another session");
     assert!(!locks.reclaim(VOLUME, exclusive(30, 0, u64::MAX)), "somebody has it");
-    assert!(locks.concerns(VOLUME, INO, 10) && !locks.concerns(VOLUME, INO, 11));
+    let has = |owner| locks.held().any(|held| held.lock.owner == owner);
+    assert!(has(10) && !has(11));
 }
 
 /// Owners, each with a mode per byte, as a plain model of ranges has them.

@@ -5,7 +5,7 @@
 //! and the kernel tells of its end without naming them. Owners that are processes (POSIX) give everything back with the first
 //! close of the file (FLUSH).
 
-use super::dying::Waiting;
+use super::sharing::Sharing;
 use base::lock::{Family, FileLock, LockWish, Mode};
 use base::{Error, Ino, Kind, Op, Reply, Result};
 use runtime::tasks::either;
@@ -74,12 +74,13 @@ pub fn all_of(ino: Ino, (family, owner): Owner) -> Op {
 
 /// Waits for a lock. `ask` asks the server. Errors: those of the server; `Interrupted`, by a signal for the request.
 pub async fn wait(
-    client: &layer::Client,
-    (waiting, unique): (&Waiting, u64),
+    sharing: &Sharing,
+    unique: u64,
     lock: FileLock,
     ask: impl AsyncFn(Op) -> Result<Reply>,
 ) -> Result<()> {
     let wish = |wish| Op::Lock { lock: Box::new(lock), wish };
+    let (client, waiting) = (sharing.client(), &sharing.waiting);
     let wait = client.lock_wait(lock.ino, lock.owner);
     let clock = &client.runtime().clock;
     loop {

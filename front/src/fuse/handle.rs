@@ -2,7 +2,7 @@
 
 use super::abi::{UNTOLD_ID, opcode};
 use super::channel::{Back, Message};
-use super::dying::{self, Waiting};
+use super::dying;
 use super::ends::Ends;
 use super::file_locks::{self, LockAsk};
 use super::gate::{Gate, REFUSED};
@@ -41,8 +41,6 @@ pub struct Handler<T> {
     pub ends: Arc<Ends>,
     /// None: no other mount may have the volume.
     pub sharing: Option<Arc<Sharing>>,
-    /// The requests that wait, if the target may have them wait for long.
-    pub waiting: Option<Arc<Waiting>>,
     /// True if inodes may be given guards: the kernel checks who may.
     pub has_guards: bool,
 }
@@ -113,11 +111,10 @@ impl<T: Target> Handler<T> {
                 self.ends.close(handle);
                 let _ = send(back, unique, &Head::status(unique, 0), &[]);
             }
-            Ok(ask) => match &self.waiting {
+            Ok(ask) => match &self.sharing {
                 None => self.ask(&message.header, ask, payload, arrival, back).await,
-                Some(waiting) => {
-                    let cache_changes = self.sharing.as_ref().map_or(0, |sharing| sharing.client().cache_changes());
-                    let _listed = waiting.list(unique, pid, cache_changes);
+                Some(sharing) => {
+                    let _listed = sharing.list(unique, pid);
                     self.ask(&message.header, ask, payload, arrival, back).await;
                 }
             },
@@ -126,13 +123,13 @@ impl<T: Target> Handler<T> {
     }
     /// A signal came for the thread of a request.
     fn interrupt(&self, unique: u64, of: u64, back: &mut Back<'_>) {
-        let Some(waiting) = self.waiting.clone() else {
+        let Some(sharing) = &self.sharing else {
             // It ends by itself, soon: the kernel need not tell any more.
             let _ = send(back, unique, &Head::status(unique, libc::ENOSYS), &[]);
             return;
         };
-        waiting.interrupt(of);
-        let (runtime, target) = (self.runtime.clone(), self.target.clone());
+        sharing.waiting.interrupt(of);
+        let (runtime, waiting, target) = (self.runtime.clone(), sharing.waiting.clone(), self.target.clone());
         let watch = move || -> Local { Box::pin(dying::watch(runtime, waiting, target, of)) };
         self.runtime.tasks.spawn(self.core, Box::new(watch));
     }
@@ -327,13 +324,11 @@ impl<T: Target> Handler<T> {
     }
     /// Seconds for which the kernel may cache what a request is told now.
     fn valid_s(&self, unique: u64) -> u64 {
-        match (&self.sharing, &self.waiting) {
+        match &self.sharing {
             // Before such an answer is given, what it tells is made durable, which takes its time.
-            (Some(_), _) if self.durable.names => 0,
-            (Some(sharing), Some(waiting)) => {
-                waiting.cache_changes(unique).map_or(0, |changes| sharing.valid_s(changes))
-            }
-            _ => ALONE_VALID_S,
+            Some(_) if self.durable.names => 0,
+            Some(sharing) => sharing.valid_s(unique),
+            None => ALONE_VALID_S,
         }
     }
     fn origin(&self, unique: u64) -> Origin {
@@ -352,14 +347,14 @@ impl<T: Target> Handler<T> {
     }
     /// Performs the kernel's wish for a lock.
     async fn lock(&self, context: &Context, unique: u64, ask: LockAsk) -> Result<Response> {
-        let (Some(sharing), Some(waiting)) = (&self.sharing, &self.waiting) else { unreachable!("asked before") };
+        let Some(sharing) = &self.sharing else { unreachable!("asked before") };
         let LockAsk { handle, lock, wish } = ask;
         if matches!(wish, LockWish::Take | LockWish::Queue) {
             sharing.owners.note(handle, &lock);
         }
         if wish == LockWish::Queue {
             let ask = async |op| self.call(context, op).await;
-            file_locks::wait(sharing.client(), (waiting, unique), lock, ask).await?;
+            file_locks::wait(sharing, unique, lock, ask).await?;
             return Ok(Response::Head(Head::status(unique, 0)));
         }
         match (self.call(context, Op::Lock { lock: Box::new(lock), wish }).await?, wish) {

@@ -8,7 +8,6 @@
 
 use super::abi::UNTOLD_ID;
 use super::channel::{Back, Landing, Message, Received};
-use super::dying::Waiting;
 use super::ends::Ends;
 use super::gate::{Gate, Opener};
 use super::handle::{Handler, numbers_of};
@@ -157,6 +156,9 @@ const LENT_PAUSE_NS: u64 = 1_000_000;
 /// Pause between two checks whether requests under way at an orderly end have ended.
 const QUIET_PAUSE_NS: u64 = 1_000_000;
 
+/// Time within which a core has handed over to the kernel what it answered before: more than any turn takes.
+pub(super) const TURN_NS: u64 = 2_000_000;
+
 /// State that the tasks of one core share.
 pub(super) struct Core<T> {
     pub(super) handler: Handler<T>,
@@ -196,7 +198,6 @@ pub fn serve_target<T: Target>(
     let (entries, taken) = rings.map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let (gate, ends) = (Arc::new(Gate::new(count)), Arc::new(Ends::new(count)));
-    let waiting = target.client().map(|_| Arc::<Waiting>::default());
     let sharing = target.client().map(|client| Sharing::start(runtime, client, &notices));
     let shared = Arc::new(Shared {
         mount,
@@ -225,7 +226,6 @@ pub fn serve_target<T: Target>(
             notices: notices.clone(),
             ends: ends.clone(),
             sharing: sharing.clone(),
-            waiting: waiting.clone(),
             has_guards,
         };
         cores.push(Arc::new(Core {
@@ -556,6 +556,8 @@ impl Serving {
                 while !gate.is_quiet(core) {
                     clock.sleep(QUIET_PAUSE_NS).await;
                 }
+                // The last answers are the kernel's: else it takes them with the connection, and says ECONNABORTED.
+                clock.sleep(TURN_NS).await;
                 // Who waits for it is there until all have come.
                 let _ = sender.send(());
             };

@@ -7,8 +7,10 @@
 //! Promises: the server hears that the kernel has let go only after it has; an answer that is given from then on is not cached. Absent by
 //! design: mappings that are in place already: they show what they showed until their pages are read anew.
 
+use super::dying::{Listed, Waiting};
 use super::file_locks::Owners;
 use super::notices::{Notices, Why};
+use super::serve::TURN_NS;
 use base::{Ino, Time};
 use layer::{Caches, Caching, Client};
 use runtime::seeded::{Bug, active};
@@ -18,8 +20,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Time within which a core has handed over what it answered before: more than any turn takes.
-const TURN_NS: u64 = 2_000_000;
 /// Seconds after which a kernel asks anew for what it was told while the mount was alone: no more than a lease (`LEASE_NS`).
 const ALONE_VALID_S: u64 = 10;
 
@@ -32,6 +32,8 @@ pub struct Sharing {
     has_opened: AtomicBool,
     /// The owners of locks.
     pub owners: Owners,
+    /// The requests of the mount.
+    pub waiting: Arc<Waiting>,
     has_ended: AtomicBool,
 }
 
@@ -47,6 +49,7 @@ impl Sharing {
             opened,
             has_opened: AtomicBool::new(false),
             owners: Owners::default(),
+            waiting: Arc::default(),
             has_ended: AtomicBool::new(false),
         });
         let (there, world) = (sharing.clone(), runtime.clone());
@@ -57,9 +60,14 @@ impl Sharing {
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
-    /// Seconds for which the kernel may cache an answer that is given now. `changes`: the client's `cache_changes` before it was asked for.
-    pub fn valid_s(&self, changes: u64) -> u64 {
-        self.client.valid_s(changes).min(ALONE_VALID_S)
+    /// Lists a request of a thread that begins now.
+    pub fn list(&self, unique: u64, thread: u32) -> Listed<'_> {
+        self.waiting.list(unique, thread, self.client.cache_changes())
+    }
+    /// Seconds for which the kernel may cache the answer to a listed request, if it is given now.
+    pub fn valid_s(&self, unique: u64) -> u64 {
+        let changes = self.waiting.cache_changes(unique);
+        changes.map_or(0, |changes| self.client.valid_s(changes).min(ALONE_VALID_S))
     }
     /// True if files are opened past the page cache.
     pub fn is_shared(&self) -> bool {

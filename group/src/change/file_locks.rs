@@ -2,10 +2,11 @@
 
 use crate::{Answer, Groups};
 use base::lock::{FileLock, LockWish};
-use base::{Ino, Outcome, Reply, Result, SessionId};
+use base::{Outcome, Reply, Result, SessionId};
 use runtime::{Event, Lock};
 use std::collections::BTreeSet;
 use wire::Context;
+use wire::codec::lock::Freed;
 use wire::locks::{Locks, Owned};
 
 /// The locks of all sessions, and the news for those who wait.
@@ -21,17 +22,6 @@ impl Default for FileLocks {
         let (locks, freed) = (Lock::new("file locks", Locks::default()), Lock::new("freed locks", Vec::new()));
         FileLocks { locks, freed, came: Event::new() }
     }
-}
-
-/// News for a session: a lock that it waits for can be had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Freed {
-    /// The session.
-    pub session: SessionId,
-    /// The file.
-    pub ino: Ino,
-    /// The owner that waits.
-    pub owner: u64,
 }
 
 impl Groups {
@@ -87,14 +77,13 @@ impl Groups {
         self.locks.freed.lock().extend(freed);
         self.locks.came.notify();
     }
-    /// Waits until there is news for sessions that wait for locks. One task of the process asks.
-    pub async fn freed_locks(&self) -> Vec<Freed> {
+    /// Waits for locks that can be had, each with the session that waits for it. One task of the process asks.
+    pub async fn freed_locks(&self) -> Vec<(SessionId, Freed)> {
         loop {
             let ticket = self.locks.came.ticket();
             let freed = std::mem::take(&mut *self.locks.freed.lock());
             if !freed.is_empty() {
-                let news =
-                    |owned: Owned| Freed { session: owned.session, ino: owned.lock.ino, owner: owned.lock.owner };
+                let news = |Owned { session, lock }| (session, Freed { ino: lock.ino, owner: lock.owner });
                 return freed.into_iter().map(news).collect();
             }
             self.locks.came.after(ticket).await;
@@ -102,6 +91,6 @@ impl Groups {
     }
     /// The sessions whose locks somebody has wanted since the last call.
     pub fn wanted_sessions(&self) -> BTreeSet<SessionId> {
-        self.locks.locks.lock().wanted()
+        self.locks.locks.lock().wanted_sessions()
     }
 }

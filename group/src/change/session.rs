@@ -66,10 +66,15 @@ pub struct Known {
 }
 
 impl Sessions {
+    /// The other sessions of a volume that don't sleep.
+    fn company(&self, volume: VolumeId, session: SessionId) -> impl Iterator<Item = (SessionId, &Served)> {
+        let others = self.served.iter().filter(move |(other, served)| **other != session && served.volume == volume);
+        others.filter(|(_, served)| !served.is_asleep).map(|(other, served)| (*other, served))
+    }
     /// True if a session is not the only one of its volume, but for those that sleep.
     fn has_company(&self, session: SessionId) -> bool {
-        let Some(volume) = self.served.get(&session).map(|served| served.volume) else { return false };
-        self.served.iter().any(|(other, served)| *other != session && served.volume == volume && !served.is_asleep)
+        let volume = self.served.get(&session).map(|served| served.volume);
+        volume.is_some_and(|volume| self.company(volume, session).next().is_some())
     }
 }
 
@@ -81,25 +86,22 @@ impl Groups {
     pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> Option<Vec<SessionId>> {
         assert!(session != SessionId(0), "zero means no session");
         let mut sessions = self.sessions.lock();
-        let is_other = |id: &SessionId, served: &Served| *id != session && served.volume == volume;
-        let others = |(id, served): &(&SessionId, &Served)| is_other(id, served);
-        let awake = |(id, served): &(&SessionId, &Served)| is_other(id, served) && !served.is_asleep;
-        let bars = |(_, served): (&SessionId, &Served)| served.is_local != is_local || is_local && !served.is_local;
-        if sessions.served.iter().filter(others).any(bars) {
+        let others = || sessions.served.iter().filter(|(id, served)| **id != session && served.volume == volume);
+        if others().any(|(_, other)| other.is_local != is_local) {
             return None;
         }
-        let caches = |(id, served): (&SessionId, &Served)| (!served.shares || !served.has_told).then_some(*id);
+        if others().next().is_some() {
+            self.was_shared.store(true, Ordering::Release);
+        }
+        let caches = |(id, served): (SessionId, &Served)| (!served.shares || !served.has_told).then_some(id);
         let in_the_way: Vec<_> = match is_local {
             true => Vec::new(),
             false if active(Bug::SharedUnasked) => Vec::new(),
             // One that the brick knows is let in again: what it asks for waits, if need be (`may_ask`).
             false if sessions.served.get(&session).is_some_and(|known| known.is_in && !known.is_asleep) => Vec::new(),
-            false => sessions.served.iter().filter(awake).filter_map(caches).collect(),
+            false => sessions.company(volume, session).filter_map(caches).collect(),
         };
-        let is_alone = !sessions.served.iter().any(|other| awake(&other));
-        if sessions.served.iter().any(|other| others(&other)) {
-            self.was_shared.store(true, Ordering::Release);
-        }
+        let is_alone = sessions.company(volume, session).next().is_none();
         let served = sessions.served.entry(session).or_insert(Served {
             volume,
             is_local,
@@ -131,8 +133,7 @@ impl Groups {
     pub fn may_ask(&self, session: SessionId) -> bool {
         let sessions = self.sessions.lock();
         let Some(volume) = sessions.served.get(&session).map(|served| served.volume) else { return true };
-        let caches = |served: &Served| served.volume == volume && !served.shares && !served.is_asleep;
-        !sessions.served.iter().any(|(other, served)| *other != session && caches(served))
+        sessions.company(volume, session).all(|(_, served)| served.shares)
     }
     /// The sessions that share, and have company no more.
     pub fn left_alone(&self) -> Vec<SessionId> {

@@ -17,6 +17,13 @@ use wire::server::Server;
 pub const SERVER: usize = 0;
 pub const PORT: u16 = 7400;
 pub const MS: u64 = 1_000_000;
+/// Number of seeds of a usual run.
+pub const SEEDS: u64 = 8;
+
+/// Number of seeds; `SINTER_SEEDS` asks for more.
+pub fn seeds() -> u64 {
+    std::env::var("SINTER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
+}
 
 pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")

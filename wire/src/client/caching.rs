@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 const PULSES_MAX: usize = 16;
 
 /// The state; see the module. Times are of the client's clock, in nanoseconds.
-pub struct Told {
+pub struct CacheLease {
     /// The start of the server that told.
     boot: u64,
     caches: Caches,
@@ -26,14 +26,22 @@ pub struct Told {
     pub followers: usize,
 }
 
-impl Default for Told {
-    fn default() -> Told {
+impl Default for CacheLease {
+    fn default() -> CacheLease {
         let caches = Caches { caching: Caching::Shared, number: 0 };
-        Told { boot: 0, caches, changes: 0, is_awaited: false, lease_end_ns: 0, pulses: VecDeque::new(), followers: 0 }
+        CacheLease {
+            boot: 0,
+            caches,
+            changes: 0,
+            is_awaited: false,
+            lease_end_ns: 0,
+            pulses: VecDeque::new(),
+            followers: 0,
+        }
     }
 }
 
-impl Told {
+impl CacheLease {
     /// Notes a pulse that is sent now.
     pub fn sends_pulse(&mut self, sequence: u64, now_ns: u64) {
         if self.pulses.len() == PULSES_MAX {
@@ -114,7 +122,7 @@ mod tests {
 
     #[test]
     fn caches_are_valid_for_as_long_as_the_server_waits() {
-        let mut told = Told::default();
+        let mut told = CacheLease::default();
         assert_eq!(told.valid_s(told.changes(), 0), 0, "nobody has told anything");
         told.is_welcomed(7, alone(0), (5 * S, LEASE_NS));
         assert_eq!(
@@ -134,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_was_told_before_does_not_count() {
-        let mut told = Told::default();
+        let mut told = CacheLease::default();
         told.is_welcomed(7, alone(1), (0, LEASE_NS));
         let before = told.changes();
         assert_eq!(told.valid_s(before, 0), 10);

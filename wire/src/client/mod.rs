@@ -20,6 +20,7 @@ use crate::locks::Locks;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
+use caching::CacheLease;
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
@@ -129,7 +130,7 @@ pub struct Client {
     wires: Vec<Lock<Wire>>,
     holdings: Lock<Holdings>,
     changes: Lock<Changes>,
-    told: Lock<caching::Told>,
+    cache_lease: Lock<CacheLease>,
     /// Notified when caches were told.
     recalled: Event,
     /// The locks that the session has.
@@ -162,7 +163,7 @@ impl Client {
             wires: (0..cores).map(|_| Lock::new("wire", Wire::default())).collect(),
             holdings: Lock::new("holdings", Holdings::default()),
             changes: Lock::new("changes", Changes::default()),
-            told: Lock::new("caches", caching::Told::default()),
+            cache_lease: Lock::new("caches", CacheLease::default()),
             recalled: Event::new(),
             locks: Lock::new("locks of files", Locks::default()),
             lock_waits: Lock::new("waits for locks", BTreeMap::new()),
@@ -297,6 +298,7 @@ impl Client {
         self.answered.notify();
         let (told, data, start) = outcome?;
         let answer = told.answer(data.map(whole))?;
+        self.note_lock(op, &answer.reply);
         let mut holdings = self.holdings.lock();
         holdings.note(context, op, &answer.reply);
         let mut changes = self.changes.lock();
@@ -307,9 +309,6 @@ impl Client {
         }
         drop(holdings);
         changes.note(op, &answer, start);
-        drop(changes);
-        self.note_lock(op, &answer.reply);
-        let mut changes = self.changes.lock();
         match op {
             Op::Fsync { ino, .. } => changes.synced(Some(*ino), *changed),
             Op::SyncAll => changes.synced(None, *changed),
@@ -356,9 +355,8 @@ impl Client {
     /// within so many nanoseconds: then it ends the session when it has not heard of it for long.
     pub async fn close(&self, patience_ns: u64) {
         let noted = async {
-            let lane = self.wires.iter().find_map(|wire| wire.lock().lane.clone());
-            let Some(lane) = lane else { return };
-            lane.bare(FrameKind::Bye, Header { session: self.session, ..Header::new(FrameKind::Bye) });
+            let Some(lane) = self.lane() else { return };
+            lane.bare(FrameKind::Bye, self.header(FrameKind::Bye));
             loop {
                 let ticket = self.changed.ticket();
                 if self.has_left.load(Ordering::Acquire) {
@@ -371,6 +369,19 @@ impl Client {
         self.end();
     }
 
+    /// A connection that is up, if any.
+    fn lane(&self) -> Option<Arc<Lane>> {
+        self.wires.iter().find_map(|wire| wire.lock().lane.clone())
+    }
+    /// Sends a frame that is no request, if a connection is up.
+    fn say<B: Body>(&self, body: &B) {
+        if let Some(lane) = self.lane() {
+            lane.outbox.push(None, |out| body.frame(out, self.header(B::KIND)));
+        }
+    }
+    fn header(&self, kind: FrameKind) -> Header {
+        Header { session: self.session, ..Header::new(kind) }
+    }
     /// Has the server make everything durable.
     async fn sync_all(&self) {
         let volume = self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.as_ref().map(|it| it.id));
@@ -482,9 +493,8 @@ impl Client {
             read_only: *read_only,
             begins: self.server.lock().welcome.is_none(),
         };
-        let header = Header { session: self.session, ..Header::new(FrameKind::Hello) };
         let sent_ns = self.runtime.clock.now_ns();
-        lane.outbox.push(None, |out| hello.frame(out, header));
+        lane.outbox.push(None, |out| hello.frame(out, self.header(FrameKind::Hello)));
         let came = reader.next().await?.ok_or_else(gone)?;
         match came.header.kind {
             FrameKind::HelloOk => {}
@@ -493,7 +503,7 @@ impl Client {
         }
         let welcome = HelloOk::decode(reader.body())?;
         let boot = welcome.boot;
-        self.told.lock().is_welcomed(boot, welcome.caches, (sent_ns, u64::from(welcome.lease_ms) * 1_000_000));
+        self.cache_lease.lock().is_welcomed(boot, welcome.caches, (sent_ns, u64::from(welcome.lease_ms) * 1_000_000));
         loop {
             let ticket = self.changed.ticket();
             let tells = {
@@ -545,8 +555,7 @@ impl Client {
             let (held, changed) = (parts.next().unwrap_or_default(), asked.next().unwrap_or_default());
             let locks = locks.next().unwrap_or_default();
             let reclaim = Reclaim { volume, held, locks, changed, more: part < last };
-            let header = Header { session: self.session, ..Header::new(FrameKind::Reclaim) };
-            lane.outbox.push(None, |out| reclaim.frame(out, header));
+            lane.outbox.push(None, |out| reclaim.frame(out, self.header(FrameKind::Reclaim)));
             let came = reader.next().await?.ok_or_else(gone)?;
             match came.header.kind {
                 FrameKind::ReclaimDone => {
@@ -589,12 +598,12 @@ impl Client {
                 }
                 FrameKind::PulseOk => {
                     let PulseOk { sequence, boot, lease_ms, caches } = PulseOk::decode(reader.body())?;
-                    self.told.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
+                    self.cache_lease.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
                     self.hear_caches();
                 }
                 FrameKind::Recall => {
-                    let Recall { caches, .. } = Recall::decode(reader.body())?;
-                    self.told.lock().hear(boot, caches, true);
+                    let Recall { caches } = Recall::decode(reader.body())?;
+                    self.cache_lease.lock().hear(boot, caches, true);
                     self.hear_caches();
                 }
                 FrameKind::Freed => {
@@ -658,13 +667,9 @@ async fn pulse(client: Arc<Client>) {
         let clock = &client.runtime.clock;
         clock.sleep(PULSE_NS).await;
         let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;
-        client.told.lock().sends_pulse(sequence, clock.now_ns());
+        client.cache_lease.lock().sends_pulse(sequence, clock.now_ns());
         let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
-        let lane = client.wires.iter().find_map(|wire| wire.lock().lane.clone());
-        let header = Header { session: client.session, ..Header::new(FrameKind::Pulse) };
-        if let Some(lane) = lane {
-            lane.outbox.push(None, |out| pulse.frame(out, header));
-        }
+        client.say(&pulse);
     }
 }
 

@@ -1,11 +1,9 @@
 //! A session's share of a volume that others may have too: the caches that it may have, and its locks.
 
 use super::Client;
-use crate::codec::Body;
 use crate::codec::hello::Caches;
 use crate::codec::session::RecallDone;
 use crate::locks::Owned;
-use crate::{FrameKind, Header};
 use base::{FileLock, Ino, LockWish, Op, Reply, VolumeId};
 use runtime::Event;
 use runtime::seeded::{Bug, active};
@@ -26,10 +24,6 @@ impl Client {
             _ => {}
         }
     }
-    /// True if an owner has a lock of a file.
-    pub fn has_locks(&self, ino: Ino, owner: u64) -> bool {
-        self.locks.lock().concerns(VolumeId(0), ino, owner)
-    }
     /// An event that is notified when a lock can be had that an owner waits for.
     pub fn lock_wait(&self, ino: Ino, owner: u64) -> LockWait<'_> {
         let event = self.lock_waits.lock().entry((ino, owner)).or_default().clone();
@@ -37,23 +31,23 @@ impl Client {
     }
     /// Number of changes of the caches that the session may have, for `valid_s`.
     pub fn cache_changes(&self) -> u64 {
-        self.told.lock().changes()
+        self.cache_lease.lock().changes()
     }
     /// Seconds for which an answer that is given now may be cached by a kernel. `changes`: `cache_changes` before it was asked for.
     pub fn valid_s(&self, changes: u64) -> u64 {
-        self.told.lock().valid_s(changes, self.runtime.clock.now_ns())
+        self.cache_lease.lock().valid_s(changes, self.runtime.clock.now_ns())
     }
     /// The caches that the session may have.
     pub fn caches(&self) -> Caches {
-        self.told.lock().caches()
+        self.cache_lease.lock().caches()
     }
     /// Follows the caches: from now on the server hears that the kernel has let go only from `let_go`.
     pub fn follow(&self) {
-        self.told.lock().followers += 1;
+        self.cache_lease.lock().followers += 1;
     }
     /// Ends that.
     pub fn unfollow(&self) {
-        self.told.lock().followers -= 1;
+        self.cache_lease.lock().followers -= 1;
         self.confirm_alone();
     }
     /// Waits for something to do for a mount that has applied these caches. None once the session is over.
@@ -61,9 +55,9 @@ impl Client {
         loop {
             let ticket = self.recalled.ticket();
             {
-                let told = self.told.lock();
-                if told.has_news(applied) {
-                    return Some(told.caches());
+                let lease = self.cache_lease.lock();
+                if lease.has_news(applied) {
+                    return Some(lease.caches());
                 }
             }
             if self.is_over.load(Ordering::Acquire) {
@@ -74,24 +68,16 @@ impl Client {
     }
     /// Tells the server that the kernel caches no more than these.
     pub fn let_go(&self, applied: Caches) {
-        if self.told.lock().confirms(applied) {
-            let volume =
-                self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.as_ref().map(|it| it.id));
-            let done = RecallDone { volume: volume.unwrap_or(VolumeId(0)), number: applied.number };
-            let lane = self.wires.iter().find_map(|wire| wire.lock().lane.clone());
+        if self.cache_lease.lock().confirms(applied) {
             // Whoever comes back without having been heard is asked again.
-            if let Some(lane) = lane {
-                lane.outbox.push(None, |out| {
-                    done.frame(out, Header { session: self.session, ..Header::new(FrameKind::RecallDone) })
-                });
-            }
+            self.say(&RecallDone { number: applied.number });
         }
     }
     /// Confirms for a session without a kernel, which caches nothing.
     fn confirm_alone(&self) {
         let caches = {
-            let told = self.told.lock();
-            (told.followers == 0).then(|| told.caches())
+            let lease = self.cache_lease.lock();
+            (lease.followers == 0).then(|| lease.caches())
         };
         if let Some(caches) = caches {
             self.let_go(caches);

@@ -121,8 +121,6 @@ pub struct ReclaimDone {
 /// The server changes what a client may cache of a volume. It waits for the answer before others are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recall {
-    /// The volume.
-    pub volume: VolumeId,
     /// The caches from now on. `Shared`: what the kernel has of entries, attributes and pages goes.
     pub caches: Caches,
 }
@@ -130,8 +128,6 @@ pub struct Recall {
 /// The client has done so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecallDone {
-    /// The volume.
-    pub volume: VolumeId,
     /// The number of the caches that the client has from now on.
     pub number: u64,
 }
@@ -249,10 +245,10 @@ impl Body for Recall {
     const KIND: FrameKind = FrameKind::Recall;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).u32(self.volume.0).caches(self.caches);
+        Put(out).caches(self.caches);
     }
     fn decode(body: &[u8]) -> Result<Recall> {
-        Take::all(body, |take| Ok(Recall { volume: VolumeId(take.u32()?), caches: take.caches()? }))
+        Take::all(body, |take| Ok(Recall { caches: take.caches()? }))
     }
 }
 
@@ -260,9 +256,9 @@ impl Body for RecallDone {
     const KIND: FrameKind = FrameKind::RecallDone;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).u32(self.volume.0).u64(self.number);
+        Put(out).u64(self.number);
     }
     fn decode(body: &[u8]) -> Result<RecallDone> {
-        Take::all(body, |take| Ok(RecallDone { volume: VolumeId(take.u32()?), number: take.u64()? }))
+        Take::all(body, |take| Ok(RecallDone { number: take.u64()? }))
     }
 }

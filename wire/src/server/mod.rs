@@ -335,8 +335,7 @@ impl<S: Service> Server<S> {
         session.caches()
     }
     fn tell_caches(&self, session: &Session) {
-        let recall = Recall { volume: VolumeId(0), caches: session.caches() };
-        session.tell(|out, header| recall.frame(out, header));
+        session.tell(&Recall { caches: session.caches() });
     }
     /// Lets the sessions that are alone with their volumes cache again.
     fn leave_alone(&self) {
@@ -408,7 +407,7 @@ async fn tell_freed<S: Service>(busy: Busy<S>) {
             for (session, freed) in server.service.freed().await {
                 if let Some(session) = server.sessions.get(session) {
                     // One that has no connection asks again by itself.
-                    session.tell(|out, header| freed.frame(out, header));
+                    session.tell(&freed);
                 }
             }
         };
@@ -564,7 +563,7 @@ impl<S: Service> Talk<S> {
         Ok(())
     }
     fn has_let_go(&self, body: &[u8]) -> Result<(), Refused> {
-        let RecallDone { number, .. } = RecallDone::decode(body).map_err(nonsense)?;
+        let RecallDone { number } = RecallDone::decode(body).map_err(nonsense)?;
         if self.session.confirm(number) {
             self.server.service.shares(self.session.id);
             self.server.let_go.notify();

@@ -3,9 +3,10 @@
 //! Promises: a request that is delivered while its first delivery is under way waits for that one's end (rule R1); a session whose
 //! end has begun begins no request any more.
 
+use crate::Header;
+use crate::codec::Body;
 use crate::codec::hello::{Caches, Caching};
 use crate::lane::Lane;
-use crate::{FrameKind, Header};
 use base::SessionId;
 use runtime::{Event, Lock, Runtime};
 use std::collections::BTreeMap;
@@ -88,11 +89,13 @@ impl Session {
         *is_confirmed |= is_news;
         is_news
     }
-    /// Sends a frame over one of its connections. False if there is none.
-    pub fn tell(&self, frame: impl FnOnce(&mut Vec<u8>, Header)) -> bool {
+    /// Sends a frame over one of its connections, if it has one.
+    pub fn tell<B: Body>(&self, body: &B) {
         let lane = self.lanes.lock().first().cloned();
-        let header = Header { session: self.id, ..Header::new(FrameKind::Recall) };
-        lane.map(|lane| lane.outbox.push(None, |out| frame(out, header))).is_some()
+        let header = Header { session: self.id, ..Header::new(B::KIND) };
+        if let Some(lane) = lane {
+            lane.outbox.push(None, |out| body.frame(out, header));
+        }
     }
     /// Begins a request.
     pub fn begin(&self, request: u64) -> Begin {
@@ -160,21 +163,21 @@ impl Session {
         }
         may_sleep
     }
+    /// True while it sleeps.
+    pub fn is_asleep(&self) -> bool {
+        self.is_asleep.load(Ordering::Acquire)
+    }
+    /// Ends its sleep: its client was let in again.
+    pub fn wake(&self) {
+        self.is_asleep.store(false, Ordering::Release);
+    }
     /// True once its requests are performed at once.
     pub fn may_ask(&self) -> bool {
         self.may_ask.load(Ordering::Acquire)
     }
-    /// Notes that.
+    /// Has its requests performed at once from now on.
     pub fn set_may_ask(&self) {
         self.may_ask.store(true, Ordering::Release);
-    }
-    /// Ends that: its client was let in again.
-    pub fn wake(&self) {
-        self.is_asleep.store(false, Ordering::Release);
-    }
-    /// True while it sleeps.
-    pub fn is_asleep(&self) -> bool {
-        self.is_asleep.load(Ordering::Acquire)
     }
     /// True if it is over.
     pub fn is_over(&self) -> bool {

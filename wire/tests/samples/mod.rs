@@ -289,8 +289,7 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         more: true,
     };
     let reclaimed = ReclaimDone { gone: vec![Ino(5)], lost: vec![lock_of_file()], undone: vec![Ino(7)] };
-    let recalls =
-        [Caching::Alone, Caching::Shared].map(|caching| Recall { volume, caches: Caches { caching, number: 4 } });
+    let recalls = [Caching::Alone, Caching::Shared].map(|caching| Recall { caches: Caches { caching, number: 4 } });
     [
         encoded(&[hello, bare]),
         encoded(&[Caching::Alone, Caching::Shared].map(ok)),
@@ -308,7 +307,7 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         encoded(&[reclaim]),
         encoded(&[reclaimed]),
         encoded(&recalls),
-        encoded(&[RecallDone { volume, number: 4 }]),
+        encoded(&[RecallDone { number: 4 }]),
         encoded(&[freed]),
     ]
     .concat()
