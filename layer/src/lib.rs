@@ -27,11 +27,11 @@ pub use limit::LimitSummary;
 pub use rights::{Gate, Recognised, Right};
 pub use service::Served;
 pub use target::Target;
-pub use wire::Client;
 pub use wire::codec::hello::{Caches, Caching};
+pub use wire::{Client, Share, Sharer};
 
 use base::limits::WEIGHT;
-use base::{Layer, Limit, Limits, Op, Result};
+use base::{Layer, Limit, Limits, Op, Result, SessionId};
 use delay::Delay;
 use fault::Fault;
 use limit::{Limiter, Trees};
@@ -265,6 +265,13 @@ impl Stack {
         match &self.target {
             Target::Local(_) => None,
             Target::Cluster(client) => Some(client),
+        }
+    }
+    /// The session of a mount of this number, for a volume that other mounts may have too.
+    pub fn sharer(&self, session: SessionId) -> Option<Arc<dyn Sharer>> {
+        match &self.target {
+            Target::Local(groups) => Some(Arc::new(groups.local_session(session)?)),
+            Target::Cluster(client) => Some(client.clone()),
         }
     }
     /// The flow of the volume's operations.

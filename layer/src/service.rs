@@ -122,8 +122,8 @@ impl Service for Served {
         };
         self.check_holder(session, &client)?;
         match self.groups.claim(volume.id, session, false) {
-            // The kernel there may cache all of the volume (rule R2).
-            None => return Err(refused(Reason::Busy, "the volume is mounted on the server itself; unmount it there")),
+            // It has just been mounted, or it is just being unmounted.
+            None => return Err(refused(Reason::Busy, "a mount on the server itself does not share the volume yet")),
             Some(others) if others.is_empty() => {}
             Some(others) => return Ok(Admission::After(others)),
         }

@@ -182,7 +182,7 @@ async fn seen(hosts: &Hosts, progress: &Progress) -> (Vec<u8>, BTreeSet<String>)
         }
         let names = mount.names().await;
         *there.lock().expect("no panic") = Some((log_bytes, names));
-        mount.client.close(1_000 * MS).await;
+        mount.client().close(1_000 * MS).await;
     });
     until(hosts, || result.lock().expect("no panic").is_some()).await;
     let seen = result.lock().expect("no panic").take();
@@ -313,7 +313,7 @@ fn through_losses(seed: u64) -> usize {
 async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
     let ino = mount.create(&format!("log-{task}")).await;
     mount.done(Op::SyncAll).await.expect("a healthy brick syncs");
-    let handle = u32::from(mount.client.losses()) << 24 | task as u32;
+    let handle = u32::from(mount.client().losses()) << 24 | task as u32;
     // The bytes that the file should have, those that fsync has told, and whether others are gone.
     let (mut written, mut synced, mut has_lost) = (Vec::new(), 0, false);
     for round in 0..ROUNDS {
@@ -331,7 +331,7 @@ async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
         mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
         let answer = mount.call(Op::GetAttr { ino }, None).await.map(|answer| answer.reply);
         let Ok(Reply::Attr(attr)) = answer else { panic!("it is there: {answer:?}") };
-        if mount.client.tell_loss_of(ino, Some(handle)) {
+        if mount.client().tell_loss_of(ino, Some(handle)) {
             assert!(has_lost || attr.inode.size < length as u64, "nothing is lost");
             told.fetch_add(1, Ordering::Relaxed);
             // As a program does that trusts nothing any more.
@@ -401,7 +401,7 @@ fn a_request_that_was_given_up_leaves_nothing_open() {
             });
         }
         hosts.clock().sleep(100 * MS).await;
-        mount.client.give_up_requests(0..=0);
+        mount.client().give_up_requests(0..=0);
         until(hosts, || told.lock().expect("no panic").len() == 2).await;
         assert_eq!(*told.lock().expect("no panic"), [Err(Kind::Interrupted); 2]);
         hosts.links().heal(SERVER, CLIENT);

@@ -5,12 +5,14 @@ mod histories;
 mod rig;
 
 use base::lock::{Family, FileLock, LockWish, Mode};
-use base::{At, Ino, Op, Reply, Sync};
+use base::{At, Ino, Op, Reply, SessionId, Sync};
+use group::Groups;
 use histories::{Call, is_linearizable};
-use layer::{Caches, Caching};
+use layer::{Caches, Caching, Served, Sharer, Stack};
 #[cfg(feature = "seeded-bugs")]
 use rig::SEEDS;
-use rig::{MS, Mount, PORT, SERVER, name, seeds, spawn, start_server, until};
+use rig::{MS, Mount, PORT, SERVER, name, seeds, spawn, start_server, start_server_and, until};
+use runtime::Clock;
 use runtime::random::SplitMix;
 #[cfg(feature = "seeded-bugs")]
 use runtime::seeded::fails;
@@ -21,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use store::index::model::ModelIndex;
+use wire::server::Server;
 
 /// Seeds that found a fault: a client that was ended while it was let in got in under its old session.
 const KEPT: [u64; 1] = [6956];
@@ -35,8 +38,10 @@ const KEYS: u64 = 3;
 const BLOCK: u64 = 4096;
 
 /// The state that all clients and the test share; no client learns of another through it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct World {
+    /// One clock for all: those of the hosts begin with each boot.
+    clock: Arc<dyn Clock>,
     calls: Arc<Mutex<Vec<Call>>>,
     values: Arc<AtomicU64>,
     /// Times that the counter was counted up for certain, and perhaps.
@@ -46,9 +51,49 @@ struct World {
     ended: Arc<AtomicUsize>,
 }
 
-/// A client with its cache.
+impl World {
+    fn new(hosts: &Hosts) -> World {
+        World {
+            clock: hosts.clock(),
+            calls: Arc::default(),
+            values: Arc::default(),
+            counted: Arc::default(),
+            perhaps: Arc::default(),
+            mounted: Arc::default(),
+            ended: Arc::default(),
+        }
+    }
+    /// Notes a call; its place among the calls.
+    fn note(&self, call: Call) -> usize {
+        let mut calls = self.calls.lock().expect("no panic");
+        calls.push(call);
+        calls.len() - 1
+    }
+}
+
+/// A mount of the server itself, once it has the volume, as the daemon makes one.
+async fn local_mount(groups: &Arc<Groups>, server: &Server<Served>) -> Mount {
+    let runtime = groups.store().runtime.clone();
+    let volume = groups.volume(&name("main")).await.expect("it was made");
+    let session = SessionId(runtime.random.next_u64() | 1);
+    loop {
+        let others = groups.claim(volume.id, session, true).expect("no client is in the way for good");
+        if others.is_empty() {
+            break;
+        }
+        server.recall_all(&others);
+        runtime.clock.sleep(20 * MS).await;
+    }
+    groups.begin_session(volume.id, session).await.expect("a healthy brick");
+    let stack = Arc::new(Stack::new(groups.clone(), &[], &volume.limits));
+    let requests = Arc::default();
+    Mount { runtime, stack, client: None, root: volume.root, volume: volume.id, session, requests }
+}
+
+/// A mount with its cache.
 struct Kernel {
     mount: Mount,
+    sharer: Arc<dyn Sharer>,
     registers: Ino,
     counter: Ino,
     /// Values by register, each with the time up to which it is valid.
@@ -62,15 +107,27 @@ impl Kernel {
     fn now_ns(&self) -> u64 {
         self.mount.runtime.clock.now_ns()
     }
+    /// The number of the server's start. None: the session is over.
+    async fn start(&self) -> Option<u64> {
+        match &self.mount.client {
+            Some(client) => client.welcome().await.ok().map(|welcome| welcome.boot),
+            // It ends with the server.
+            None => Some(0),
+        }
+    }
+    /// Seconds for which an answer may be cached.
+    fn valid_s(&self, changes: u64) -> u64 {
+        self.sharer.share().valid_s(changes, self.now_ns()).min(1_000_000)
+    }
     /// A durable value of a file at an offset. None: the session is over.
     async fn look(&self, ino: Ino, offset: u64) -> Option<u64> {
         loop {
-            let start = self.mount.client.welcome().await.ok()?.boot;
+            let start = self.start().await?;
             let read = self.mount.call(Op::Read { ino, offset, length: 8 }, None).await.ok()?;
             let value = read.data.filter(|data| data.len() == 8);
             // What a server shows that is killed before it is durable, nobody has seen.
             self.mount.call(Op::Fsync { ino, sync: Sync::All }, None).await.ok()?;
-            if self.mount.client.welcome().await.ok()?.boot == start {
+            if self.start().await? == start {
                 return Some(value.map_or(0, |data| u64::from_le_bytes(data[..].try_into().expect("eight bytes"))));
             }
         }
@@ -84,9 +141,9 @@ impl Kernel {
         if let Some((value, _)) = cached.filter(|(_, until_ns)| self.now_ns() < *until_ns) {
             return Some(value);
         }
-        let (changes, writes) = (self.mount.client.cache_changes(), self.writes.load(Ordering::Relaxed));
+        let (changes, writes) = (self.sharer.share().changes(), self.writes.load(Ordering::Relaxed));
         let value = self.look(self.registers, key * BLOCK).await?;
-        let until_ns = self.now_ns() + self.mount.client.valid_s(changes) * 1_000 * MS;
+        let until_ns = self.now_ns() + self.valid_s(changes) * 1_000 * MS;
         if self.writes.load(Ordering::Relaxed) == writes {
             self.cached.lock().expect("no panic").insert(key, (value, until_ns));
         }
@@ -101,18 +158,18 @@ impl Kernel {
     }
     /// Follows the caches that the session may have, as a mount does.
     async fn follow(self: Arc<Kernel>) {
-        self.mount.client.follow();
+        self.sharer.share().follow();
         let mut applied = None;
-        while let Some(caches) = self.mount.client.next_caches(applied).await {
+        while let Some(caches) = self.sharer.share().next_caches(applied).await {
             let is_other = applied.map(|applied: Caches| applied.caching) != Some(caches.caching);
             if is_other && !active(Bug::RecallUnheeded) {
                 self.mount.runtime.clock.sleep(self.pause_ns).await;
                 self.cached.lock().expect("no panic").clear();
             }
             applied = Some(caches);
-            self.mount.client.let_go(caches);
+            self.sharer.let_go(caches);
         }
-        self.mount.client.unfollow();
+        self.sharer.unfollow();
     }
     /// Counts the counter up under a lock. None: the session is over.
     async fn count(&self, owner: u64, rng: &mut SplitMix, world: &World) -> Option<()> {
@@ -132,10 +189,12 @@ impl Kernel {
         let count = self.look(self.counter, 0).await?;
         let pause_ms = if rng.one_in(3) { rng.below(3_000) } else { rng.below(30) };
         self.mount.runtime.clock.sleep(pause_ms * MS).await;
-        match self.put(self.counter, 0, count + 1).await {
-            Some(()) => world.counted.fetch_add(1, Ordering::Relaxed),
-            None => world.perhaps.fetch_add(1, Ordering::Relaxed),
-        };
+        // The server itself may be killed before it hears of the outcome.
+        world.perhaps.fetch_add(1, Ordering::Relaxed);
+        if self.put(self.counter, 0, count + 1).await.is_some() {
+            world.counted.fetch_add(1, Ordering::Relaxed);
+            world.perhaps.fetch_sub(1, Ordering::Relaxed);
+        }
         for family in [lock.family, if lock.family == Family::Range { Family::Whole } else { Family::Range }] {
             let lock = Box::new(FileLock { family, ..lock });
             self.mount.call(Op::Lock { lock, wish: LockWish::Release }, None).await.ok()?;
@@ -143,7 +202,7 @@ impl Kernel {
         Some(())
     }
     async fn lock(&self, lock: FileLock) -> Option<()> {
-        let wait = self.mount.client.lock_wait(lock.ino, lock.owner);
+        let wait = self.sharer.share().lock_wait(lock.ino, lock.owner);
         loop {
             let ticket = wait.event.ticket();
             let op = Op::Lock { lock: Box::new(lock), wish: LockWish::Queue };
@@ -160,7 +219,7 @@ impl Kernel {
             // Now and then for longer than a lease.
             let pause_ms = if rng.one_in(12) { rng.below(16_000) } else { rng.below(60) };
             self.mount.runtime.clock.sleep(pause_ms * MS).await;
-            let (register, began_ns) = (rng.below(KEYS), self.now_ns());
+            let (register, began_ns) = (rng.below(KEYS), world.clock.now_ns());
             let is_write = rng.one_in(3);
             if rng.one_in(4) {
                 if self.count(number, &mut rng, world).await.is_none() {
@@ -168,21 +227,42 @@ impl Kernel {
                 }
                 continue;
             }
-            let (value, done) = if is_write {
-                let value = world.values.fetch_add(1, Ordering::Relaxed) + 1;
-                (value, self.write(register, value).await.is_some())
-            } else {
-                match self.read(register).await {
-                    Some(value) => (value, true),
-                    None => return,
-                }
-            };
-            let ended_ns = if done { self.now_ns() } else { u64::MAX };
-            world.calls.lock().expect("no panic").push(Call { register, is_write, value, began_ns, ended_ns });
-            if !done {
+            if !is_write {
+                let Some(value) = self.read(register).await else { return };
+                world.note(Call { register, is_write, value, began_ns, ended_ns: world.clock.now_ns() });
+                continue;
+            }
+            let value = world.values.fetch_add(1, Ordering::Relaxed) + 1;
+            let noted = world.note(Call { register, is_write, value, began_ns, ended_ns: u64::MAX });
+            if self.write(register, value).await.is_none() {
                 return;
             }
+            world.calls.lock().expect("no panic")[noted].ended_ns = world.clock.now_ns();
         }
+    }
+    /// Does the rounds of all tasks; returns when all have ended.
+    async fn live(self: &Arc<Kernel>, rng: &mut SplitMix, world: &World) {
+        let runtime = &self.mount.runtime;
+        let follower = self.clone();
+        spawn(runtime, 0, move || follower.follow());
+        let ended = Arc::new(AtomicUsize::new(0));
+        for task in 0..TASKS {
+            let (kernel, world, ended) = (self.clone(), world.clone(), ended.clone());
+            let rng = SplitMix(rng.next());
+            spawn(runtime, task % 2, move || async move {
+                kernel.task(task as u64, rng, &world).await;
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        while ended.load(Ordering::Relaxed) < TASKS {
+            runtime.clock.sleep(10 * MS).await;
+        }
+    }
+    async fn new(mount: Mount, pause_ns: u64) -> Arc<Kernel> {
+        let (registers, counter) = (file(&mount, "registers").await, file(&mount, "counter").await);
+        let (cached, writes) = (Mutex::default(), AtomicU64::new(0));
+        let sharer = mount.stack.sharer(mount.session).expect("it has a session");
+        Arc::new(Kernel { mount, sharer, registers, counter, cached, writes, pause_ns })
     }
 }
 
@@ -207,27 +287,27 @@ fn start_client(hosts: &Hosts, client: usize, mut rng: SplitMix, world: &World) 
             runtime.clock.sleep(pause_ms * MS).await;
             let mount = Mount::new(runtime.clone(), address.clone()).await;
             world.mounted.fetch_add(1, Ordering::Relaxed);
-            let (registers, counter) = (file(&mount, "registers").await, file(&mount, "counter").await);
-            let (cached, pause_ns) = (Mutex::default(), rng.below(100) * MS);
-            let writes = AtomicU64::new(0);
-            let kernel = Arc::new(Kernel { mount, registers, counter, cached, writes, pause_ns });
-            let follower = kernel.clone();
-            spawn(&runtime, 0, move || follower.follow());
-            let ended = Arc::new(AtomicUsize::new(0));
-            for task in 0..TASKS {
-                let (kernel, world, ended) = (kernel.clone(), world.clone(), ended.clone());
-                let rng = SplitMix(rng.next());
-                spawn(&runtime, task % 2, move || async move {
-                    kernel.task(task as u64, rng, &world).await;
-                    ended.fetch_add(1, Ordering::Relaxed);
-                });
-            }
-            while ended.load(Ordering::Relaxed) < TASKS {
-                runtime.clock.sleep(10 * MS).await;
-            }
-            kernel.mount.client.close(20_000 * MS).await;
+            let kernel = Kernel::new(mount, rng.below(100) * MS).await;
+            kernel.live(&mut rng, &world).await;
+            kernel.mount.client().close(20_000 * MS).await;
         }
         world.ended.fetch_add(1, Ordering::Relaxed);
+    });
+}
+
+/// The server, with mounts of its own, one after the other.
+fn start_sharing_server(hosts: &Hosts, index: &ModelIndex, is_new: bool, mut rng: SplitMix, world: &World) {
+    let world = world.clone();
+    start_server_and(hosts, index, is_new, move |groups, server| {
+        let runtime = groups.store().runtime.clone();
+        spawn(&runtime.clone(), 1, move || async move {
+            for _ in 0..rng.below(LIVES as u64 + 1) {
+                runtime.clock.sleep(rng.below(20_000) * MS).await;
+                let kernel = Kernel::new(local_mount(&groups, &server).await, rng.below(100) * MS).await;
+                kernel.live(&mut rng, &world).await;
+                groups.end_session(kernel.mount.session).await.expect("a healthy brick");
+            }
+        });
     });
 }
 
@@ -253,7 +333,7 @@ async fn disturb(hosts: &Hosts, index: ModelIndex, rng: &mut SplitMix, clients: 
                 hosts.clock().sleep(rng.below(4_000) * MS).await;
                 index = index.crashed(0);
                 hosts.boot(SERVER, Setup { image: Some(image), ..Setup::new(rng.next()) });
-                start_server(hosts, &index, false);
+                start_sharing_server(hosts, &index, false, SplitMix(rng.next()), world);
             }
             _ => {}
         }
@@ -275,8 +355,8 @@ fn shared(seed: u64) {
     let hosts = fleet.hosts().clone();
     fleet.block_on(async {
         let index = ModelIndex::new(store::format::leaf::merge);
-        start_server(&hosts, &index, true);
-        let world = World::default();
+        let world = World::new(&hosts);
+        start_sharing_server(&hosts, &index, true, SplitMix(rng.next()), &world);
         (1..=clients).for_each(|client| start_client(&hosts, client, SplitMix(rng.next()), &world));
         disturb(&hosts, index, &mut rng, clients, &world).await;
         let calls = world.calls.lock().expect("no panic").clone();
@@ -295,10 +375,7 @@ async fn last_count(hosts: &Hosts) -> u64 {
     let (runtime, seen) = (hosts.runtime(1), Arc::new(Mutex::new(None)));
     let (address, there) = (hosts.links().address(SERVER, PORT), seen.clone());
     spawn(&runtime.clone(), 0, move || async move {
-        let mount = Mount::new(runtime, address).await;
-        let (registers, counter) = (file(&mount, "registers").await, file(&mount, "counter").await);
-        let (cached, writes) = (Mutex::default(), AtomicU64::new(0));
-        let kernel = Kernel { mount, registers, counter, cached, writes, pause_ns: 0 };
+        let kernel = Kernel::new(Mount::new(runtime, address).await, 0).await;
         *there.lock().expect("no panic") = kernel.look(kernel.counter, 0).await;
     });
     until(hosts, || seen.lock().expect("no panic").is_some()).await;
@@ -323,7 +400,7 @@ fn a_client_that_is_left_alone_caches_again() {
         };
         let caching = |client: usize| {
             let mount = mounts[client - 1].lock().expect("no panic");
-            mount.as_ref().map(|mount| mount.client.caches().caching)
+            mount.as_ref().map(|mount| mount.client().share().caches().caching)
         };
         let alone = |client: usize| caching(client) == Some(Caching::Alone);
         come(1);
@@ -336,7 +413,7 @@ fn a_client_that_is_left_alone_caches_again() {
         hosts.links().heal(SERVER, 1);
         until(&hosts, || !alone(2)).await;
         let first = mounts[0].lock().expect("no panic").clone().expect("it is there");
-        spawn(&hosts.runtime(1), 0, move || async move { first.client.close(1_000 * MS).await });
+        spawn(&hosts.runtime(1), 0, move || async move { first.client().close(1_000 * MS).await });
         until(&hosts, || alone(2)).await;
     });
 }

@@ -1,6 +1,8 @@
 //! The meeting place of concrete types: the real world, the index engine, the store, the groups, the stack and the FUSE
 //! front become one brick. The only file that names them all.
 
+mod mounting;
+
 use crate::admin::protocol::{Agent, Answer, Device, Figure, FileOf, Request, Space, Status};
 use crate::affected;
 use crate::cli::{Geometry, Transport};
@@ -12,8 +14,8 @@ use crate::memory::buffer_shares;
 use crate::progress::Progress;
 use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
-use base::{Error, Kind, Name, Op, Reply, Result, SessionId, StatFs, VolumeId};
-use front::fuse::{Entries, Identity, MountOptions, OP_NAMES, Rings, Serving};
+use base::{Error, Kind, Name, Op, Reply, Result, StatFs, VolumeId};
+use front::fuse::{Entries, MountOptions, OP_NAMES, Rings};
 use group::{Context, Groups};
 use index_rocksdb::{RocksIndex, Salvaged};
 use layer::{Change, Stack};
@@ -503,44 +505,6 @@ impl Brick {
             _ => {}
         }
         scrub::full(&store).map(Answer::Scrub)
-    }
-
-    /// Mounts a volume and serves it. Blocks; not on a core.
-    pub fn serve(&self, volume: &base::Volume, options: &MountOptions, transport: Transport) -> Result<Serving> {
-        // Its kernel may cache all of the volume (rule R2).
-        let next =
-            "a client of another machine has the volume mounted: unmount it there, or revoke it (sinter client revoke)";
-        self.refuse_attached(volume, next)?;
-        // Never zero, which means "no session".
-        let session = SessionId(self.runtime.random.next_u64() | 1);
-        if self.groups.claim(volume.id, session, true).is_none() {
-            return Err(Error::new(Kind::Busy, next));
-        }
-        self.serve_as(session, volume, options, transport).inspect_err(|_| self.unmounted(session))
-    }
-    fn serve_as(
-        &self,
-        session: SessionId,
-        volume: &base::Volume,
-        options: &MountOptions,
-        transport: Transport,
-    ) -> Result<Serving> {
-        let mount = mount(&self.runtime, &self.entries, options, transport)?;
-        let stack = self.stack(volume);
-        let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
-        // A brick that takes no changes is mounted all the same: to be read.
-        drop(on_core(&reactors, move || async move { groups.begin_session(id, session).await }));
-        let brick = self.groups.store().uuid.mark();
-        let identity = Identity { volume: volume.id, root: volume.root, session, brick };
-        front::fuse::serve(&self.runtime, mount, stack, identity)
-    }
-
-    /// Ends the session of a mount that is gone. If that can't be noted now, it is at the next start.
-    pub fn unmounted(&self, session: SessionId) {
-        let groups = self.groups.clone();
-        if let Ok(reactors) = self.reactors() {
-            drop(on_core(&reactors, move || async move { groups.end_session(session).await }));
-        }
     }
 
     /// The space that a volume used at the last checkpoint; another one follows soon if there is anything new to count.

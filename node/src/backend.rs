@@ -4,6 +4,7 @@ use crate::admin::protocol::Status;
 use crate::assembly::{self, Brick};
 use crate::cli::Transport;
 use crate::memory::buffer_shares;
+use crate::network::Listener;
 use crate::observe::{Gatherer, Learner};
 use crate::remote::Remote;
 use base::{Attr, Error, Ino, Kind, Op, Reply, Result, VolumeId};
@@ -67,13 +68,18 @@ impl Backend {
         let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
         Tenant { volume: name, served_ns: self.stack(volume).flow().served_ns() }
     }
-    /// Mounts a volume and answers its requests.
-    pub fn serve(&self, volume: &base::Volume, options: &MountOptions, transport: Transport) -> Result<Serving> {
+    /// Mounts a volume and answers its requests. `listener`: the way of clients, which may have the volume too.
+    pub fn serve(
+        &self,
+        volume: &base::Volume,
+        options: &MountOptions,
+        transport: Transport,
+        listener: Option<&Listener>,
+    ) -> Result<Serving> {
         match self {
-            Backend::Brick(brick) => brick.serve(volume, options, transport),
+            Backend::Brick(brick) => brick.serve(volume, options, transport, listener),
             Backend::Remote(remote) => {
-                let options = MountOptions { shares: true, ..options.clone() };
-                let mount = assembly::mount(remote.runtime(), &remote.entries, &options, transport)?;
+                let mount = assembly::mount(remote.runtime(), &remote.entries, options, transport)?;
                 front::fuse::serve(remote.runtime(), mount, remote.stack().clone(), remote.identity())
             }
         }

@@ -225,7 +225,10 @@ impl Daemon {
         {
             return Ok(mounted);
         }
-        let serving = Arc::new(self.backend.serve(&found, options, self.transport)?);
+        let listener = self.listener.as_ref();
+        let is_alone = listener.is_none() && self.backend.brick().is_ok();
+        let options = &MountOptions { shares: !is_alone, ..options.clone() };
+        let serving = Arc::new(self.backend.serve(&found, options, self.transport, listener)?);
         let path = serving.mount().path();
         if let Err(error) = answers(&path).and_then(|()| self.watch(serving.clone())) {
             // The first error is the one to tell.

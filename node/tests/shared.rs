@@ -1,7 +1,7 @@
-//! Two clients that have one volume mounted: what one was told, the other sees at its next call, and locks hold between them. Both
+//! Two mounts of one volume, of clients or of the server itself: what one was told, the other sees at its next call, and locks hold between them. All
 //! are processes of this machine; nothing but the server connects them.
 
-use crate::daemon::{Daemon, Home, setting};
+use crate::daemon::{Daemon, Home, setting, succeed, text};
 use runtime::random::SplitMix;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -123,17 +123,12 @@ fn names(directory: &Path) -> Vec<String> {
     entries.map(|entry| entry.expect("readable").file_name().into_string().expect("text")).collect()
 }
 
-#[test]
-fn what_one_was_told_the_other_sees_at_its_next_call() {
-    let home = Home::new("shared");
-    let server = home.serve(&[]);
-    let one = Daemon::start(home.client());
-    let other = home.scratch.directory("other");
-    let (each, threads) = trials();
-    // While the first one is alone, its kernel caches names, attributes and pages.
+/// Makes `each` trials in each of several threads: changes through `late`, looks through `early`, whose kernel has cached all that it may
+/// before `come` mounts the other one.
+fn try_all<T>(early: &Path, late: &Path, (each, threads): (u64, u64), come: impl FnOnce() -> T) -> T {
     let mut before = Vec::new();
     for thread in 0..threads {
-        let directory = home.mount.join(format!("t{thread}"));
+        let directory = early.join(format!("t{thread}"));
         fs::create_dir(&directory).expect("writable");
         fs::write(directory.join("kept"), vec![7; 40_000]).expect("writable");
         let mut kept = File::open(directory.join("kept")).expect("it is there");
@@ -141,10 +136,10 @@ fn what_one_was_told_the_other_sees_at_its_next_call() {
         assert!(fs::metadata(directory.join("absent")).is_err() && names(&directory) == ["kept"]);
         before.push(kept);
     }
-    let two = Daemon::start(home.other_client(&other));
+    let came = come();
     std::thread::scope(|scope| {
         for (thread, before) in before.iter().enumerate() {
-            let (here, there) = (other.join(format!("t{thread}")), home.mount.join(format!("t{thread}")));
+            let (here, there) = (late.join(format!("t{thread}")), early.join(format!("t{thread}")));
             scope.spawn(move || {
                 let mut draw = SplitMix(thread as u64);
                 fs::write(here.join("absent"), "x").expect("writable");
@@ -155,6 +150,65 @@ fn what_one_was_told_the_other_sees_at_its_next_call() {
             });
         }
     });
+    came
+}
+
+/// A mount of the server itself shares its volume with a client, whichever of the two was there before.
+#[test]
+fn the_servers_own_mount_shares_with_clients() {
+    let home = Home::new("own");
+    let server = home.serve(&[]);
+    let (own, client) = (home.scratch.directory("own"), home.mount.clone());
+    let mount_own = || succeed(&["mount", text(&home.data), "default", text(&own)]);
+    let (each, threads) = trials();
+    mount_own();
+    let one = try_all(&own, &client, (each / 2, threads), || Daemon::start(home.client()));
+    // Locks, with a wait on either side.
+    for (here, there) in [(&own, &client), (&client, &own)] {
+        let open = |mount: &Path| {
+            let path = mount.join("locked");
+            File::options().read(true).write(true).create(true).truncate(false).open(path).expect("writable")
+        };
+        let (mine, theirs) = (open(here), open(there));
+        whole_lock(&mine, libc::LOCK_EX | libc::LOCK_NB).expect("free");
+        assert!(is_refused(whole_lock(&theirs, libc::LOCK_SH | libc::LOCK_NB)));
+        range_lock(&mine, libc::F_SETLK, libc::F_WRLCK, (0, 9)).expect("free");
+        assert!(is_refused(range_lock(&theirs, libc::F_OFD_SETLK, libc::F_WRLCK, (5, 1))));
+        let began = Instant::now();
+        let waited = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| whole_lock(&theirs, libc::LOCK_EX).map(|()| began.elapsed()));
+            std::thread::sleep(Duration::from_millis(200));
+            drop(mine);
+            waiter.join().expect("no panic").expect("it was given back")
+        });
+        assert!((200..900).contains(&waited.as_millis()), "it is told, and need not ask: {waited:?}");
+    }
+    // One that is open there lives on when it is removed here.
+    let mut open = File::open(own.join("t0/kept")).expect("it is there");
+    fs::remove_file(client.join("t0/kept")).expect("it is there");
+    assert_eq!(open.read_to_end(&mut Vec::new()).expect("still there"), 40_000);
+    drop(open);
+    for thread in 0..threads {
+        fs::remove_dir_all(own.join(format!("t{thread}"))).expect("writable");
+    }
+    // The client stays, and caches all again before the server mounts its own.
+    succeed(&["umount", text(&own)]);
+    std::thread::sleep(Duration::from_millis(2500));
+    try_all(&client, &own, (each / 2, threads), mount_own);
+    one.terminate();
+    fs::write(own.join("alone"), "x").expect("writable");
+    succeed(&["umount", text(&own)]);
+    server.terminate();
+    home.check();
+}
+
+#[test]
+fn what_one_was_told_the_other_sees_at_its_next_call() {
+    let home = Home::new("shared");
+    let server = home.serve(&[]);
+    let one = Daemon::start(home.client());
+    let other = home.scratch.directory("other");
+    let two = try_all(&home.mount, &other, trials(), || Daemon::start(home.other_client(&other)));
     // A file that one removes while the other one has it open lives on for that one, and only for it.
     let (mut open, path) = (File::open(home.mount.join("t0/kept")).expect("it is there"), other.join("t0/kept"));
     let free = || {

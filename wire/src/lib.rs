@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod cache_lease;
 pub mod client;
 pub mod codec;
 mod context;
@@ -13,6 +14,7 @@ pub mod frame;
 pub mod lane;
 pub mod locks;
 pub mod server;
+pub mod share;
 pub mod tls;
 
 pub use answer::{Answer, Position};
@@ -20,3 +22,4 @@ pub use client::Client;
 pub use context::Context;
 pub use frame::{FrameKind, Header};
 pub use server::Server;
+pub use share::{Share, Sharer};

@@ -80,9 +80,8 @@ pub async fn wait(
     ask: impl AsyncFn(Op) -> Result<Reply>,
 ) -> Result<()> {
     let wish = |wish| Op::Lock { lock: Box::new(lock), wish };
-    let (client, waiting) = (sharing.client(), &sharing.waiting);
-    let wait = client.lock_wait(lock.ino, lock.owner);
-    let clock = &client.runtime().clock;
+    let (clock, waiting) = (sharing.clock(), &sharing.waiting);
+    let wait = sharing.session().share().lock_wait(lock.ino, lock.owner);
     loop {
         let (ticket, signals) = (wait.event.ticket(), waiting.signals.ticket());
         match ask(wish(LockWish::Queue)).await? {

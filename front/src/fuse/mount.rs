@@ -135,6 +135,7 @@ pub struct Mount {
     agreement: Agreement,
     noatime: Noatime,
     durable: Durable,
+    shares: bool,
     rings: Option<Rings>,
 }
 
@@ -329,10 +330,14 @@ fn ready(path: PathBuf, device: File, options: &MountOptions, rings: Option<Ring
     let attributes = restricted(libc::MS_SYNCHRONOUS);
     let durable = Durable { names: attributes || restricted(libc::MS_DIRSYNC), attributes };
     let place = Mutex::new(Place::of(path, &entry)?);
-    Ok(Mount { place, number: entry.device, device, agreement, noatime, durable, rings })
+    Ok(Mount { place, number: entry.device, device, agreement, noatime, durable, shares, rings })
 }
 
 impl Mount {
+    /// True if other mounts may have the volume too.
+    pub fn shares(&self) -> bool {
+        self.shares
+    }
     /// The path where it was mounted last.
     pub fn path(&self) -> PathBuf {
         self.place().path.clone()

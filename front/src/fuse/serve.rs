@@ -23,7 +23,7 @@ use super::sharing::Sharing;
 use base::ablated::{Ablation, Turns, is_on, workers};
 use base::limits::BULK_BYTES_MIN;
 use base::{Error, Ino, Kind, Result, SessionId, VolumeId};
-use layer::{Answer, Call, Client, Context, Stack};
+use layer::{Answer, Call, Context, Sharer, Stack};
 use runtime::real::RingEntry;
 use runtime::tasks::{Flow, Local, enter, yield_now};
 use runtime::{Arrival, Buf, Need, Runtime};
@@ -63,8 +63,9 @@ pub trait Target: Send + Sync + 'static {
         let _ = uid;
         None
     }
-    /// The session with a server, for a volume that other mounts may have too. Operations may wait for as long as the server is away.
-    fn client(&self) -> Option<&Arc<Client>> {
+    /// The session of a mount of this number, whose volume other mounts may have too. None if nobody tells of them.
+    fn sharer(&self, session: SessionId) -> Option<Arc<dyn Sharer>> {
+        let _ = session;
         None
     }
     /// Ends the wait of the operations of a request of the kernel's with an error, if they wait for another machine.
@@ -85,8 +86,8 @@ pub trait Target: Send + Sync + 'static {
 }
 
 impl Target for Stack {
-    fn client(&self) -> Option<&Arc<Client>> {
-        Stack::remote(self)
+    fn sharer(&self, session: SessionId) -> Option<Arc<dyn Sharer>> {
+        Stack::sharer(self, session)
     }
     fn give_up(&self, unique: u64) {
         if let Some(client) = Stack::remote(self) {
@@ -198,7 +199,8 @@ pub fn serve_target<T: Target>(
     let (entries, taken) = rings.map(|rings| rings.into_entries(runtime, &devices)).unzip();
     let entries: Vec<(usize, RingEntry)> = entries.unwrap_or_default();
     let (gate, ends) = (Arc::new(Gate::new(count)), Arc::new(Ends::new(count)));
-    let sharing = target.client().map(|client| Sharing::start(runtime, client, &notices));
+    let sharer = if mount.shares() { target.sharer(identity.session) } else { None };
+    let sharing = sharer.map(|session| Sharing::start(runtime, session, &notices));
     let shared = Arc::new(Shared {
         mount,
         gate: gate.clone(),

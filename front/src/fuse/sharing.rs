@@ -1,6 +1,6 @@
-//! A mount whose volume other mounts may have too, on other machines (rules R2, P12).
+//! A mount whose volume other mounts may have too, on other machines (rules R2, P12): that of a client, or of the server itself.
 //!
-//! While it is alone, its kernel caches as on a local mount, but for no longer than the session's lease. While others have the volume,
+//! While it is alone, its kernel caches as on a local mount, but for no longer than the session's lease, if it has one. While others have the volume,
 //! names and attributes are asked for each time, files are opened past the page cache, and of a file that was opened before, the pages
 //! are forgotten whenever its attributes show a change. Between the two, the kernel lets go of all that it has.
 //!
@@ -12,7 +12,7 @@ use super::file_locks::Owners;
 use super::notices::{Notices, Why};
 use super::serve::TURN_NS;
 use base::{Ino, Time};
-use layer::{Caches, Caching, Client};
+use layer::{Caches, Caching, Sharer};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::Local;
 use runtime::{Event, Lock, Runtime};
@@ -25,7 +25,8 @@ const ALONE_VALID_S: u64 = 10;
 
 /// A mount's share of its volume; see the module.
 pub struct Sharing {
-    client: Arc<Client>,
+    session: Arc<dyn Sharer>,
+    runtime: Runtime,
     notices: Arc<Notices>,
     /// Files that were opened before the volume was shared, with the change that their pages show.
     opened: Lock<BTreeMap<Ino, Time>>,
@@ -39,12 +40,13 @@ pub struct Sharing {
 
 impl Sharing {
     /// Starts for a session's mount, which caches nothing yet.
-    pub fn start(runtime: &Runtime, client: &Arc<Client>, notices: &Arc<Notices>) -> Arc<Sharing> {
-        let (client, notices) = (client.clone(), notices.clone());
-        client.follow();
+    pub fn start(runtime: &Runtime, session: Arc<dyn Sharer>, notices: &Arc<Notices>) -> Arc<Sharing> {
+        let (runtime, notices) = (runtime.clone(), notices.clone());
+        session.share().follow();
         let opened = Lock::new("files opened before", BTreeMap::new());
         let sharing = Arc::new(Sharing {
-            client,
+            session,
+            runtime,
             notices,
             opened,
             has_opened: AtomicBool::new(false),
@@ -52,26 +54,31 @@ impl Sharing {
             waiting: Arc::default(),
             has_ended: AtomicBool::new(false),
         });
-        let (there, world) = (sharing.clone(), runtime.clone());
-        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(there.follow(world)) }));
+        let there = sharing.clone();
+        sharing.runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(there.follow()) }));
         sharing
     }
     /// The session.
-    pub fn client(&self) -> &Arc<Client> {
-        &self.client
+    pub fn session(&self) -> &dyn Sharer {
+        &*self.session
+    }
+    /// The clock of the mount.
+    pub fn clock(&self) -> &dyn runtime::Clock {
+        &*self.runtime.clock
     }
     /// Lists a request of a thread that begins now.
     pub fn list(&self, unique: u64, thread: u32) -> Listed<'_> {
-        self.waiting.list(unique, thread, self.client.cache_changes())
+        self.waiting.list(unique, thread, self.session.share().changes())
     }
     /// Seconds for which the kernel may cache the answer to a listed request, if it is given now.
     pub fn valid_s(&self, unique: u64) -> u64 {
         let changes = self.waiting.cache_changes(unique);
-        changes.map_or(0, |changes| self.client.valid_s(changes).min(ALONE_VALID_S))
+        let now_ns = self.runtime.clock.now_ns();
+        changes.map_or(0, |changes| self.session.share().valid_s(changes, now_ns).min(ALONE_VALID_S))
     }
     /// True if files are opened past the page cache.
     pub fn is_shared(&self) -> bool {
-        self.client.caches().caching == Caching::Shared
+        self.session.share().caches().caching == Caching::Shared
     }
     /// Has the kernel forget what it has of a file that was opened before the volume was shared, if it has changed since. Called
     /// before the file's attributes are told: the kernel reads no page of it before it has asked for them.
@@ -85,36 +92,36 @@ impl Sharing {
         }
         let is_done = self.notices.forget_pages(ino, 0, u64::MAX, Why::Stale).await;
         let mut opened = self.opened.lock();
-        if !self.client.has_open(ino) {
+        if !self.session.has_open(ino) {
             opened.remove(&ino);
         } else if let Some(shown) = opened.get_mut(&ino).filter(|_| is_done) {
             *shown = changed;
         }
     }
     /// Follows the caches that the session may have, until it ends.
-    async fn follow(self: Arc<Sharing>, runtime: Runtime) {
+    async fn follow(self: Arc<Sharing>) {
         let mut applied = None;
-        while let Some(caches) = self.client.next_caches(applied).await {
+        while let Some(caches) = self.session.share().next_caches(applied).await {
             let is_other = applied.map(|applied: Caches| applied.caching) != Some(caches.caching);
             if is_other && !active(Bug::RecallUnheeded) {
-                self.let_go(&runtime).await;
+                self.let_go().await;
             }
             applied = Some(caches);
-            self.client.let_go(caches);
+            self.session.let_go(caches);
         }
         self.end();
     }
     /// Notes that the kernel has nothing any more.
     pub fn end(&self) {
         if !self.has_ended.swap(true, Ordering::AcqRel) {
-            self.client.unfollow();
+            self.session.unfollow();
         }
     }
     /// Has the kernel forget all that it caches.
-    async fn let_go(&self, runtime: &Runtime) {
-        outlast_turns(runtime).await;
+    async fn let_go(&self) {
+        outlast_turns(&self.runtime).await;
         let forgets_names = self.notices.forget_names().await;
-        let known = self.client.known();
+        let known = self.session.known();
         {
             let mut opened = self.opened.lock();
             let open = known.iter().filter(|(_, is_open)| *is_open);
@@ -125,7 +132,7 @@ impl Sharing {
         self.notices.forget_inodes(&known).await;
         if !forgets_names {
             // The kernel is older than Linux 6.16: what it was told runs out.
-            runtime.clock.sleep((ALONE_VALID_S + 1) * 1_000_000_000).await;
+            self.runtime.clock.sleep((ALONE_VALID_S + 1) * 1_000_000_000).await;
         }
     }
 }

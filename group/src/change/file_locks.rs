@@ -74,10 +74,22 @@ impl Groups {
         if freed.is_empty() {
             return;
         }
-        self.locks.freed.lock().extend(freed);
-        self.locks.came.notify();
+        let (here, there): (Vec<_>, Vec<_>) = {
+            let sessions = self.sessions.lock();
+            freed
+                .into_iter()
+                .map(|owned| (owned, sessions.local(owned.session)))
+                .partition(|(_, local)| local.is_some())
+        };
+        for (Owned { lock, .. }, local) in here {
+            local.iter().for_each(|(_, share)| share.lock_is_free(lock.ino, lock.owner));
+        }
+        if !there.is_empty() {
+            self.locks.freed.lock().extend(there.into_iter().map(|(owned, _)| owned));
+            self.locks.came.notify();
+        }
     }
-    /// Waits for locks that can be had, each with the session that waits for it. One task of the process asks.
+    /// Waits for locks that can be had, each with the client's session that waits for it. One task of the process asks.
     pub async fn freed_locks(&self) -> Vec<(SessionId, Freed)> {
         loop {
             let ticket = self.locks.came.ticket();

@@ -2,6 +2,7 @@
 
 pub(crate) mod file_locks;
 mod list;
+pub(crate) mod local;
 pub(crate) mod session;
 
 use crate::order::held::{GroupSet, Held, HeldView};

@@ -8,8 +8,11 @@ use base::{Edit, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
 use names::Part;
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::format::superblock::NETWORK_SESSIONS;
+use wire::Share;
+use wire::codec::hello::Caching;
 
 /// The sessions that are served.
 #[derive(Default)]
@@ -21,8 +24,8 @@ pub(crate) struct Sessions {
 
 struct Served {
     volume: VolumeId,
-    /// True for a mount of this machine.
-    is_local: bool,
+    /// The share of a mount of this machine; None for a client, which keeps its own.
+    share: Option<Arc<Share>>,
     /// True once it is known which inodes the session has open.
     has_told: bool,
     /// True once its kernel caches nothing that another session may change.
@@ -31,6 +34,22 @@ struct Served {
     is_asleep: bool,
     /// False for a client's session that waits to be let in.
     is_in: bool,
+}
+
+impl Served {
+    /// The session of a mount of this machine.
+    fn local(volume: VolumeId, is_alone: bool) -> Served {
+        let caching = if is_alone { Caching::Alone } else { Caching::Shared };
+        let share = Some(Arc::new(Share::without_lease(caching)));
+        Served { volume, share, has_told: true, shares: !is_alone, is_asleep: false, is_in: true }
+    }
+    /// The session of a client.
+    fn remote(volume: VolumeId, has_told: bool) -> Served {
+        Served { volume, share: None, has_told, shares: false, is_asleep: false, is_in: true }
+    }
+    fn is_local(&self) -> bool {
+        self.share.is_some()
+    }
 }
 
 /// The term under which changes are ordered, and the number that the process has drawn: a client names both when it asks whether a
@@ -71,6 +90,11 @@ impl Sessions {
         let others = self.served.iter().filter(move |(other, served)| **other != session && served.volume == volume);
         others.filter(|(_, served)| !served.is_asleep).map(|(other, served)| (*other, served))
     }
+    /// The volume and the share of the session of a mount of this machine.
+    pub fn local(&self, session: SessionId) -> Option<(VolumeId, Arc<Share>)> {
+        let served = self.served.get(&session)?;
+        Some((served.volume, served.share.clone()?))
+    }
     /// True if a session is not the only one of its volume, but for those that sleep.
     fn has_company(&self, session: SessionId) -> bool {
         let volume = self.served.get(&session).map(|served| served.volume);
@@ -79,36 +103,34 @@ impl Sessions {
 }
 
 impl Groups {
-    /// Reserves a volume for a session until it is ended. A session that is not alone there shares the volume with clients of other
-    /// machines: then this returns the other ones whose kernels may still cache all of it (rule R2), and the session has the volume once
-    /// there are none. None if a mount of this machine is in the way, which shares with nobody, or the other way round; mounts of this
-    /// machine know of each other.
+    /// Reserves a volume for a session until it is ended. A session that is not alone there shares the volume: then this returns the other
+    /// ones whose kernels may still cache all of it (rule R2), and the session has the volume once there are none. Mounts of this machine
+    /// among those are told to let go; the caller tells clients. Mounts of this machine know of each other. None if a mount of this machine
+    /// is in the way that follows nothing.
     pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> Option<Vec<SessionId>> {
         assert!(session != SessionId(0), "zero means no session");
         let mut sessions = self.sessions.lock();
         let others = || sessions.served.iter().filter(|(id, served)| **id != session && served.volume == volume);
-        if others().any(|(_, other)| other.is_local != is_local) {
+        let bars = |other: &Served| !other.shares && other.share.as_ref().is_some_and(|share| !share.is_followed());
+        if !is_local && others().any(|(_, other)| bars(other)) {
             return None;
         }
-        if others().next().is_some() {
+        if others().any(|(_, other)| !is_local || !other.is_local()) {
             self.was_shared.store(true, Ordering::Release);
         }
         let caches = |(id, served): (SessionId, &Served)| (!served.shares || !served.has_told).then_some(id);
-        let in_the_way: Vec<_> = match is_local {
-            true => Vec::new(),
-            false if active(Bug::SharedUnasked) => Vec::new(),
+        let concerns = |(_, other): &(SessionId, &Served)| !is_local || !other.is_local();
+        let in_the_way: Vec<_> = match sessions.served.get(&session) {
+            _ if active(Bug::SharedUnasked) => Vec::new(),
             // One that the brick knows is let in again: what it asks for waits, if need be (`may_ask`).
-            false if sessions.served.get(&session).is_some_and(|known| known.is_in && !known.is_asleep) => Vec::new(),
-            false => sessions.company(volume, session).filter_map(caches).collect(),
+            Some(known) if !is_local && known.is_in && !known.is_asleep => Vec::new(),
+            _ => sessions.company(volume, session).filter(concerns).filter_map(caches).collect(),
         };
+        in_the_way.iter().filter_map(|id| sessions.local(*id)).for_each(|(_, share)| share.recall());
         let is_alone = sessions.company(volume, session).next().is_none();
-        let served = sessions.served.entry(session).or_insert(Served {
-            volume,
-            is_local,
-            has_told: true,
-            shares: !is_alone,
-            is_asleep: false,
-            is_in: is_local,
+        let served = sessions.served.entry(session).or_insert_with(|| match is_local {
+            true => Served::local(volume, is_alone),
+            false => Served { shares: !is_alone, is_in: false, ..Served::remote(volume, true) },
         });
         // Whoever wakes has cached nothing for a lease; it waits like one that is new, and if it is alone it may cache again.
         if served.is_asleep {
@@ -135,12 +157,19 @@ impl Groups {
         let Some(volume) = sessions.served.get(&session).map(|served| served.volume) else { return true };
         sessions.company(volume, session).all(|(_, served)| served.shares)
     }
-    /// The sessions that share, and have company no more.
+    /// The clients' sessions that share, and have company no more. Mounts of this machine are told here that they may cache all again.
     pub fn left_alone(&self) -> Vec<SessionId> {
-        let sessions = self.sessions.lock();
+        let mut sessions = self.sessions.lock();
         let sharing =
             sessions.served.iter().filter(|(_, served)| served.shares && !served.is_asleep).map(|(id, _)| *id);
-        sharing.filter(|id| !sessions.has_company(*id)).collect()
+        let alone: Vec<_> = sharing.filter(|id| !sessions.has_company(*id)).collect();
+        let mut is_remote = |id: &SessionId| {
+            let Some((_, share)) = sessions.local(*id) else { return true };
+            sessions.served.get_mut(id).expect("it was just there").shares = false;
+            share.leave_alone();
+            false
+        };
+        alone.into_iter().filter(|id| is_remote(id)).collect()
     }
     /// Notes that a session's kernel may cache all again. False, and nothing is noted, if it has company.
     pub fn leave_alone(&self, session: SessionId) -> bool {
@@ -160,10 +189,9 @@ impl Groups {
         let former: Vec<_> = {
             let mut sessions = self.sessions.lock();
             let is_former =
-                |(id, served): (&SessionId, &Served)| (served.is_local && served.volume == volume).then_some(*id);
+                |(id, served): (&SessionId, &Served)| (served.is_local() && served.volume == volume).then_some(*id);
             let former = sessions.served.iter().filter_map(is_former).collect();
-            let own = Served { volume, is_local: true, has_told: true, shares: false, is_asleep: false, is_in: true };
-            sessions.served.insert(session, own);
+            sessions.served.entry(session).or_insert_with(|| Served::local(volume, true));
             former
         };
         let mut ended = Ok(());
@@ -208,8 +236,7 @@ impl Groups {
         let log = &self.store().log;
         log.wait(log.last_batch(), base::Sync::All, None).await?;
         let volume = holder.volume;
-        let served = Served { volume, is_local: false, has_told: true, shares: false, is_asleep: false, is_in: true };
-        self.sessions.lock().served.entry(session).or_insert(served).is_in = true;
+        self.sessions.lock().served.entry(session).or_insert_with(|| Served::remote(volume, true)).is_in = true;
         Ok(Begun { term: self.term(), start })
     }
 
@@ -260,6 +287,7 @@ impl Groups {
             return Ok(());
         }
         let Some(served) = self.sessions.lock().served.remove(&session) else { return Ok(()) };
+        served.share.iter().for_each(|share| share.end());
         self.forget_all_of(session, served.volume).await
     }
 
@@ -327,15 +355,7 @@ impl Groups {
         let mut sessions = self.sessions.lock();
         self.was_shared.store(known.len() > 1, Ordering::Release);
         for Known { session, holder, .. } in &known {
-            let served = Served {
-                volume: holder.volume,
-                is_local: false,
-                has_told: false,
-                shares: false,
-                is_asleep: false,
-                is_in: true,
-            };
-            sessions.served.insert(*session, served);
+            sessions.served.insert(*session, Served::remote(holder.volume, false));
         }
         drop(sessions);
         let mut volumes: Vec<_> = known.iter().map(|known| known.holder.volume).collect();

@@ -181,6 +181,11 @@ impl Known {
             _ => drop(opens.remove(&ino)),
         }
     }
+    /// The inodes that a session's client knows or has open, each with whether it is open.
+    pub fn of_session(&mut self, session: (VolumeId, SessionId)) -> Vec<(Ino, bool)> {
+        let Some(Table { known, opens, .. }) = self.table(session) else { return Vec::new() };
+        known.keys().map(|ino| (*ino, false)).chain(opens.keys().map(|ino| (*ino, true))).collect()
+    }
     /// Number of opens of an inode in a session.
     pub fn opens_of(&mut self, session: (VolumeId, SessionId), ino: Ino) -> u64 {
         self.table(session).and_then(|table| table.opens.get(&ino).copied()).unwrap_or(0)

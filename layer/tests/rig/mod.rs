@@ -1,7 +1,7 @@
 //! A server and its clients on simulated hosts.
 
 use base::limits::SEGMENT_BYTES_MIN;
-use base::{Ino, Limits, Name, Op, VolumeId};
+use base::{Ino, Limits, Name, Op, RequestId, SessionId, VolumeId};
 use group::{Answer, Context, Groups, Options};
 use layer::{Call, Served, Stack};
 use runtime::sim::Hosts;
@@ -9,6 +9,7 @@ use runtime::tasks::Local;
 use runtime::{Runtime, Span};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening};
 use wire::client::{Client, Options as ClientOptions};
@@ -39,6 +40,16 @@ pub fn spawn<F: Future<Output = ()> + 'static>(
 
 /// The server's process: a brick with the volume "main" that listens.
 pub fn start_server(hosts: &Hosts, index: &ModelIndex, is_new: bool) {
+    start_server_and(hosts, index, is_new, |_, _| {});
+}
+
+/// The same, with something else in its process.
+pub fn start_server_and(
+    hosts: &Hosts,
+    index: &ModelIndex,
+    is_new: bool,
+    then: impl FnOnce(Arc<Groups>, Arc<Server<Served>>) + Send + 'static,
+) {
     let (runtime, index) = (hosts.runtime(SERVER), index.clone());
     let address = hosts.links().address(SERVER, PORT);
     let world = runtime.clone();
@@ -65,8 +76,8 @@ pub fn start_server(hosts: &Hosts, index: &ModelIndex, is_new: bool) {
         let listener = runtime.net.listen(&address).expect("nobody listens there");
         let stacks = groups.clone();
         let stack_of = move |volume: &base::Volume| Arc::new(Stack::new(stacks.clone(), &[], &volume.limits));
-        let served = Arc::new(Served::new(groups, "server", [7; 16], stack_of));
-        Server::start(&runtime, listener, None, served, &known);
+        let served = Arc::new(Served::new(groups.clone(), "server", [7; 16], stack_of));
+        then(groups, Server::start(&runtime, listener, None, served, &known));
     });
 }
 
@@ -75,9 +86,13 @@ pub fn start_server(hosts: &Hosts, index: &ModelIndex, is_new: bool) {
 pub struct Mount {
     pub runtime: Runtime,
     pub stack: Arc<Stack>,
-    pub client: Arc<Client>,
+    /// The client; None for a mount of the server itself.
+    pub client: Option<Arc<Client>>,
     pub root: Ino,
     pub volume: VolumeId,
+    /// The session of a mount of the server itself, and its requests so far.
+    pub session: SessionId,
+    pub requests: Arc<AtomicU64>,
 }
 
 impl Mount {
@@ -88,11 +103,20 @@ impl Mount {
         let client = Client::start(&runtime, options);
         let volume = client.welcome().await.expect("it is let in").volume.expect("it asked for one");
         let stack = Arc::new(Stack::new(client.clone(), &[], &Limits::NONE));
-        Mount { runtime, stack, client, root: volume.root, volume: volume.id }
+        let (session, requests) = (client.session(), Arc::default());
+        Mount { runtime, stack, client: Some(client), root: volume.root, volume: volume.id, session, requests }
+    }
+    pub fn client(&self) -> &Arc<Client> {
+        self.client.as_ref().expect("a client's mount")
     }
     pub async fn call(&self, op: Op, data: Option<&[u8]>) -> base::Result<Answer> {
-        let own = Context::own(VolumeId(1), Span::start(self.runtime.stamp()));
-        let context = Context { keeps: true, volume: self.volume, ..own };
+        let own = Context::own(self.volume, Span::start(self.runtime.stamp()));
+        // A client numbers its requests itself.
+        let request = match &self.client {
+            Some(_) => RequestId(0),
+            None => RequestId(self.requests.fetch_add(1, Ordering::Relaxed) + 1),
+        };
+        let context = Context { keeps: true, session: self.session, request, ..own };
         let data = data.map(|bytes| {
             let mut buffer = self.runtime.buffer(bytes.len()).expect("within the bound");
             buffer.copy_from_slice(bytes);

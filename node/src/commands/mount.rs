@@ -100,7 +100,10 @@ impl Wanted {
             restrictions: self.restrictions.clone(),
         };
         let deadline = Instant::now() + PATIENCE;
+        // Another daemon for it is on its way up or down, or was when this one was started.
+        let is_held = || host::lock_holder(&state).is_ok_and(|holder| holder.is_some());
         loop {
+            let was_held = is_held();
             let (failure, may_pass) = match Client::connect(state.path())? {
                 Some(mut client) => match client.ask(&request) {
                     Ok(_) => return Ok(()),
@@ -108,8 +111,7 @@ impl Wanted {
                 },
                 None => match self.start() {
                     Ok(()) => return Ok(()),
-                    // Another daemon for it is on its way up or down.
-                    Err(failure) => (failure, host::lock_holder(&state).is_ok_and(|holder| holder.is_some())),
+                    Err(failure) => (failure, was_held || is_held()),
                 },
             };
             if !may_pass || Instant::now() >= deadline {

@@ -13,7 +13,7 @@ use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, NetworkRe
 use crate::assembly::{Brick, on_core};
 use crate::cli::Listen;
 use crate::failure::{Exit, Failure};
-use base::{Error, Kind, Result, VolumeId};
+use base::{Error, Kind, Result, SessionId, VolumeId};
 use control::{Address as Place, ClientName, Grant, Invitation, Rights, Role, Token, Wish};
 use group::Groups;
 use keeper::Keeper;
@@ -115,6 +115,15 @@ impl Listener {
             for session in sessions {
                 server.expel(session).await;
             }
+            Ok(())
+        })
+    }
+
+    /// Asks sessions of clients to share their volume, for a mount of the server itself.
+    pub fn recall(&self, reactors: &Reactors, sessions: Vec<SessionId>) -> Result<()> {
+        let server = self.server.clone();
+        on_core(reactors, move || async move {
+            server.recall_all(&sessions);
             Ok(())
         })
     }

@@ -3,7 +3,6 @@
 //! Promises: a request takes effect once, whatever becomes of connections and of the server's process (rule P9); a failover is no
 //! error: a request waits until the server is back. Absent by design: caches, and who decides how long to wait.
 
-mod caching;
 mod changes;
 mod holdings;
 mod join;
@@ -17,17 +16,16 @@ use crate::codec::session::{Pulse, PulseOk, RECLAIM_ITEMS_MAX, Recall, Reclaim, 
 use crate::codec::{Body, Sums, op, reply};
 use crate::lane::{Came, Lane, Reader};
 use crate::locks::Locks;
+use crate::share::Share;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
-use caching::CacheLease;
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
 use runtime::net::Address;
 use runtime::tasks::{Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
-pub use sharing::LockWait;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -130,13 +128,9 @@ pub struct Client {
     wires: Vec<Lock<Wire>>,
     holdings: Lock<Holdings>,
     changes: Lock<Changes>,
-    cache_lease: Lock<CacheLease>,
-    /// Notified when caches were told.
-    recalled: Event,
+    share: Share,
     /// The locks that the session has.
     locks: Lock<Locks>,
-    /// Those who wait for a lock, by file and owner.
-    lock_waits: Lock<BTreeMap<(Ino, u64), Arc<Event>>>,
     server: Lock<Server>,
     /// The credentials of the next connection, and the name that the server's certificate must have.
     credentials: Lock<Option<(Credentials, Box<str>)>>,
@@ -163,10 +157,8 @@ impl Client {
             wires: (0..cores).map(|_| Lock::new("wire", Wire::default())).collect(),
             holdings: Lock::new("holdings", Holdings::default()),
             changes: Lock::new("changes", Changes::default()),
-            cache_lease: Lock::new("caches", CacheLease::default()),
-            recalled: Event::new(),
+            share: Share::default(),
             locks: Lock::new("locks of files", Locks::default()),
-            lock_waits: Lock::new("waits for locks", BTreeMap::new()),
             server: Lock::new("server", Server::default()),
             credentials,
             changed: Event::new(),
@@ -414,8 +406,7 @@ impl Client {
         self.is_over.store(true, Ordering::Release);
         self.fail_if_over();
         self.changed.notify();
-        self.recalled.notify();
-        self.lock_waits.lock().values().for_each(|event| event.notify());
+        self.share.end();
     }
     /// Answers everything that is under way.
     fn fail_all(&self, error: &Error) {
@@ -503,7 +494,7 @@ impl Client {
         }
         let welcome = HelloOk::decode(reader.body())?;
         let boot = welcome.boot;
-        self.cache_lease.lock().is_welcomed(boot, welcome.caches, (sent_ns, u64::from(welcome.lease_ms) * 1_000_000));
+        self.share.lease.lock().is_welcomed(boot, welcome.caches, (sent_ns, u64::from(welcome.lease_ms) * 1_000_000));
         loop {
             let ticket = self.changed.ticket();
             let tells = {
@@ -598,19 +589,17 @@ impl Client {
                 }
                 FrameKind::PulseOk => {
                     let PulseOk { sequence, boot, lease_ms, caches } = PulseOk::decode(reader.body())?;
-                    self.cache_lease.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
+                    self.share.lease.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
                     self.hear_caches();
                 }
                 FrameKind::Recall => {
                     let Recall { caches } = Recall::decode(reader.body())?;
-                    self.cache_lease.lock().hear(boot, caches, true);
+                    self.share.lease.lock().hear(boot, caches, true);
                     self.hear_caches();
                 }
                 FrameKind::Freed => {
                     let Freed { ino, owner } = Freed::decode(reader.body())?;
-                    if let Some(event) = self.lock_waits.lock().get(&(ino, owner)) {
-                        event.notify();
-                    }
+                    self.share.lock_is_free(ino, owner);
                 }
                 FrameKind::Refusal => match Refusal::decode(reader.body())? {
                     Refusal::Fenced { .. } => {
@@ -667,7 +656,7 @@ async fn pulse(client: Arc<Client>) {
         let clock = &client.runtime.clock;
         clock.sleep(PULSE_NS).await;
         let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;
-        client.cache_lease.lock().sends_pulse(sequence, clock.now_ns());
+        client.share.lease.lock().sends_pulse(sequence, clock.now_ns());
         let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
         client.say(&pulse);
     }

@@ -316,6 +316,10 @@ impl<S: Service> Server<S> {
         session.wake();
         Ok((session, admitted))
     }
+    /// Asks sessions to share their volume: a mount of the server itself wants it. They say that they do by `Service::shares`.
+    pub fn recall_all(&self, sessions: &[SessionId]) {
+        sessions.iter().filter_map(|id| self.sessions.get(*id)).for_each(|session| self.recall(&session));
+    }
     /// Has a session cache nothing that another one may change. One that is silent need not be asked.
     fn recall(&self, session: &Session) {
         session.share(true);

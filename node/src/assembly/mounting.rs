@@ -1,0 +1,80 @@
+//! Mounts of a brick's volumes on its own machine: each has a session, and shares its volume with clients of other machines if the daemon
+//! listens.
+
+use super::{Brick, mount, on_core};
+use crate::cli::Transport;
+use crate::network::Listener;
+use base::{Error, Kind, Result, SessionId};
+use front::fuse::{Identity, MountOptions, Serving};
+use std::time::{Duration, Instant};
+
+/// Time for clients to let go of what they cache: twice as long as a silent one may keep it.
+const SHARE_PATIENCE: Duration = Duration::from_secs(22);
+/// Interval at which they are asked.
+const SHARE_PAUSE: Duration = Duration::from_millis(20);
+
+impl Brick {
+    /// Mounts a volume and serves it. `listener`: the way of clients, which may have the volume too. Blocks; not on a core.
+    pub fn serve(
+        &self,
+        volume: &base::Volume,
+        options: &MountOptions,
+        transport: Transport,
+        listener: Option<&Listener>,
+    ) -> Result<Serving> {
+        // Never zero, which means "no session".
+        let session = SessionId(self.runtime.random.next_u64() | 1);
+        let claimed = self.claim(volume, session, listener);
+        let served = claimed.and_then(|()| self.serve_as(session, volume, options, transport));
+        served.inspect_err(|_| self.unmounted(session))
+    }
+    /// Has the volume for a mount, once the kernels of clients have let go of what they may not cache beside it (rule R2).
+    fn claim(&self, volume: &base::Volume, session: SessionId, listener: Option<&Listener>) -> Result<()> {
+        let Some(listener) = listener else {
+            let next = "a client of another machine has the volume mounted: start the daemon with --listen, and both can have it";
+            self.refuse_attached(volume, next)?;
+            self.groups.claim(volume.id, session, true).expect("mounts of this machine are in nobody's way");
+            return Ok(());
+        };
+        let deadline = Instant::now() + SHARE_PATIENCE;
+        loop {
+            let others =
+                self.groups.claim(volume.id, session, true).expect("mounts of this machine are in nobody's way");
+            if others.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::new(
+                    Kind::Busy,
+                    "the volume's clients have not let go of what they cache: try again",
+                ));
+            }
+            listener.recall(&*self.reactors()?, others)?;
+            std::thread::sleep(SHARE_PAUSE);
+        }
+    }
+    fn serve_as(
+        &self,
+        session: SessionId,
+        volume: &base::Volume,
+        options: &MountOptions,
+        transport: Transport,
+    ) -> Result<Serving> {
+        let mount = mount(&self.runtime, &self.entries, options, transport)?;
+        let stack = self.stack(volume);
+        let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
+        // A brick that takes no changes is mounted all the same: to be read.
+        drop(on_core(&reactors, move || async move { groups.begin_session(id, session).await }));
+        let brick = self.groups.store().uuid.mark();
+        let identity = Identity { volume: volume.id, root: volume.root, session, brick };
+        front::fuse::serve(&self.runtime, mount, stack, identity)
+    }
+
+    /// Ends the session of a mount that is gone. If that can't be noted now, it is at the next start.
+    pub fn unmounted(&self, session: SessionId) {
+        let groups = self.groups.clone();
+        if let Ok(reactors) = self.reactors() {
+            drop(on_core(&reactors, move || async move { groups.end_session(session).await }));
+        }
+    }
+}
