@@ -123,12 +123,12 @@ impl Outbox {
     async fn send_all(&self, runtime: &Runtime, connection: ConnectionId, cipher: Option<&Cipher>) -> Result<()> {
         while let Some(batch) = self.take(cipher).await {
             self.went.notify();
-            let slices = match cipher {
-                None => laid(runtime, batch).await?,
-                Some(cipher) => cipher.encrypted(runtime, batch).await?,
+            let Some(cipher) = cipher else {
+                let (_, sent) = runtime.net.send(connection, laid(runtime, batch).await?).await;
+                sent?;
+                continue;
             };
-            let (_, sent) = runtime.net.send(connection, slices).await;
-            sent?;
+            cipher.send(runtime, connection, batch).await?;
         }
         Ok(())
     }
@@ -153,36 +153,39 @@ impl Cipher {
     fn wants_send(&self) -> bool {
         self.0.lock().wants_send()
     }
-    /// The bytes to send for a batch, the handshake's part first.
-    async fn encrypted(&self, runtime: &Runtime, batch: Queued) -> Result<Vec<Slice>> {
+    /// Sends a batch, the handshake's part first. Each part goes as soon as it is encrypted: the peer decrypts it while the next one is.
+    async fn send(&self, runtime: &Runtime, connection: ConnectionId, batch: Queued) -> Result<()> {
         let plain = pieces(&batch);
-        let (mut slices, mut at, mut within) = (Vec::new(), 0, 0);
+        let mut rest = &plain[..];
+        let mut first = rest.first().copied();
+        let mut slices = Vec::new();
         loop {
-            let left: usize = plain[at..].iter().map(|piece| piece.len()).sum::<usize>() - within;
+            let others = rest.get(1..).unwrap_or_default();
+            let part: Vec<&[u8]> = first.into_iter().chain(others.iter().copied()).collect();
+            let left: usize = part.iter().map(|piece| piece.len()).sum();
             let mut buffer = runtime.own_buffer(tls::encrypted_bytes(left).min(ENCRYPTED_BYTES)).await?;
-            let mut rest: Vec<&[u8]> = plain[at..].to_vec();
-            if let Some(first) = rest.first_mut() {
-                *first = &first[within..];
-            }
-            let Sent { mut taken, written } = self.0.lock().send(&rest, &mut buffer)?;
+            let Sent { mut taken, written } = self.0.lock().send(&part, &mut buffer)?;
             if written > 0 {
                 slices.push(buffer.share().slice(0..written));
+                let (mut empty, sent) = runtime.net.send(connection, slices).await;
+                sent?;
+                empty.clear();
+                slices = empty;
             }
-            while taken > 0 {
-                let step = taken.min(plain[at].len() - within);
-                (taken, within) = (taken - step, within + step);
-                if within == plain[at].len() {
-                    (at, within) = (at + 1, 0);
-                }
+            while let Some(piece) = first.filter(|piece| piece.len() <= taken) {
+                taken -= piece.len();
+                rest = &rest[1..];
+                first = rest.first().copied();
             }
-            if at == plain.len() {
-                return Ok(slices);
+            first = first.map(|piece| &piece[taken..]);
+            if first.is_none() {
+                return Ok(());
             }
         }
     }
-    /// Decrypts what has come, in place, and appends the plaintext to `plain`. Returns how many bytes of it are used up.
-    fn decrypt(&self, came: &mut [u8], plain: &mut Vec<u8>) -> Result<usize> {
-        self.0.lock().receive(came, |piece| plain.extend_from_slice(piece))
+    /// Decrypts what has come, and gives the plaintext to `each`. Returns how many bytes of it are used up.
+    fn decrypt(&self, came: &mut [u8], each: impl FnMut(&[u8])) -> Result<usize> {
+        self.0.lock().receive(came, each)
     }
 }
 
@@ -260,8 +263,8 @@ pub struct Reader {
     at: usize,
     end: usize,
     plain: Vec<u8>,
-    /// A part of a record that has come.
-    cipher: Vec<u8>,
+    /// The first part of a record, of an encrypted connection.
+    begun: Vec<u8>,
     /// Header and body of the last frame.
     frame: Vec<u8>,
 }
@@ -270,8 +273,8 @@ impl Reader {
     /// The reader of a lane from which nothing was received.
     pub fn new(runtime: &Runtime, lane: &Arc<Lane>) -> Reader {
         let (runtime, lane) = (runtime.clone(), lane.clone());
-        let (plain, cipher, frame) = (Vec::new(), Vec::new(), Vec::new());
-        Reader { runtime, lane, buffer: None, buffer_bytes: RECEIVED_BYTES_FIRST, at: 0, end: 0, plain, cipher, frame }
+        let (plain, begun, frame) = (Vec::new(), Vec::new(), Vec::new());
+        Reader { runtime, lane, buffer: None, buffer_bytes: RECEIVED_BYTES_FIRST, at: 0, end: 0, plain, begun, frame }
     }
     /// The next frame; None if the peer has ended the connection between two frames. Errors: `Corrupt` for what is no frame;
     /// `Interrupted` if the connection broke; `Host` if memory is short for half a minute.
@@ -304,7 +307,7 @@ impl Reader {
     async fn read(&mut self, length: usize) -> Result<bool> {
         let wanted = self.frame.len() + length;
         while self.frame.len() < wanted {
-            if self.at == self.end && !self.receive().await? {
+            if self.at == self.end && self.receive(&mut []).await?.is_none() {
                 return Ok(false);
             }
             let count = (wanted - self.frame.len()).min(self.end - self.at);
@@ -318,8 +321,8 @@ impl Reader {
         let mut payload = self.runtime.client_buffer(length, Need::Starting, None).await?;
         let mut filled = 0;
         while filled < length {
-            if self.at == self.end && !self.receive().await? {
-                return Err(cut_off());
+            if self.at == self.end {
+                filled += self.receive(&mut payload[filled..]).await?.ok_or_else(cut_off)?;
             }
             let count = (length - filled).min(self.end - self.at);
             let came = received(&self.lane, self.buffer.as_ref(), &self.plain);
@@ -328,36 +331,66 @@ impl Reader {
         }
         Ok(payload)
     }
-    /// Receives more; false at the end of the stream.
-    async fn receive(&mut self) -> Result<bool> {
+    /// Receives more, once all that has come was looked at. What is decrypted goes to `direct` first, as far as it has room: returns how
+    /// many bytes did. None at the end of the stream.
+    async fn receive(&mut self, direct: &mut [u8]) -> Result<Option<usize>> {
         let cipher = self.lane.cipher.clone();
-        self.plain.clear();
         loop {
             let buffer = match self.buffer.take().filter(|buffer| buffer.len() == self.buffer_bytes) {
                 Some(buffer) => buffer,
                 None => self.runtime.own_buffer(self.buffer_bytes).await?,
             };
-            let (buffer, received) = self.runtime.net.receive(self.lane.connection, buffer, 1).await;
+            let (mut buffer, received) = self.runtime.net.receive(self.lane.connection, buffer, 1).await;
             let received = received?;
-            let came = self.buffer.insert(buffer);
-            let Some(cipher) = &cipher else {
-                (self.at, self.end) = (0, received);
-                return Ok(received > 0);
-            };
             // A stream that was cut short ends as one that was ended: frames are whole, or they are not.
             if received == 0 {
-                return Ok(false);
+                return Ok(None);
             }
-            self.cipher.extend_from_slice(&came[..received]);
-            let used = cipher.decrypt(&mut self.cipher, &mut self.plain)?;
-            self.cipher.drain(..used);
+            let Some(cipher) = &cipher else {
+                self.buffer = Some(buffer);
+                (self.at, self.end) = (0, received);
+                return Ok(Some(0));
+            };
+            let filled = self.decrypt(cipher, &mut buffer[..received], direct)?;
+            self.buffer = Some(buffer);
             // The handshake may have something to say, or what waits may go out now.
             self.lane.outbox.came.notify();
-            if !self.plain.is_empty() {
+            if filled + self.plain.len() > 0 {
                 (self.at, self.end) = (0, self.plain.len());
-                return Ok(true);
+                return Ok(Some(filled));
             }
         }
+    }
+    /// Decrypts what has come where it lies, but for a record that comes in several parts. Returns the number of bytes for which
+    /// `direct` had room.
+    fn decrypt(&mut self, cipher: &Cipher, came: &mut [u8], direct: &mut [u8]) -> Result<usize> {
+        let Reader { plain, begun, .. } = self;
+        plain.clear();
+        let mut filled = 0;
+        let mut each = |piece: &[u8]| {
+            let count = piece.len().min(direct.len() - filled);
+            direct[filled..filled + count].copy_from_slice(&piece[..count]);
+            filled += count;
+            plain.extend_from_slice(&piece[count..]);
+        };
+        let mut at = 0;
+        if !begun.is_empty() {
+            while let missing @ 1.. = tls::missing_bytes(begun) {
+                let more = missing.min(came.len() - at);
+                begun.extend_from_slice(&came[at..at + more]);
+                at += more;
+                if more < missing {
+                    return Ok(0);
+                }
+            }
+            let used = cipher.decrypt(begun, &mut each)?;
+            begun.drain(..used);
+        }
+        if begun.is_empty() {
+            at += cipher.decrypt(&mut came[at..], &mut each)?;
+        }
+        begun.extend_from_slice(&came[at..]);
+        Ok(filled)
     }
 }
 

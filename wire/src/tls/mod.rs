@@ -184,6 +184,19 @@ struct Taking<'a, F> {
 
 type State<'c, 'i, Data> = std::result::Result<ConnectionState<'c, 'i, Data>, rustls::Error>;
 
+/// Bytes of a record's header; its last two tell the length of what follows (RFC 8446, 5.1).
+const HEADER_BYTES: usize = 5;
+
+/// Bytes that a record lacks of which these have come, or its header, if that is not whole.
+pub fn missing_bytes(begun: &[u8]) -> usize {
+    match begun.first_chunk::<HEADER_BYTES>() {
+        None => HEADER_BYTES - begun.len(),
+        Some([.., high, low]) => {
+            (HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]))).saturating_sub(begun.len())
+        }
+    }
+}
+
 impl<F: FnMut(&[u8])> Taking<'_, F> {
     fn drive<End, Data>(
         &mut self,
