@@ -107,14 +107,6 @@ impl Kernel {
     fn now_ns(&self) -> u64 {
         self.mount.runtime.clock.now_ns()
     }
-    /// The number of the server's start. None: the session is over.
-    async fn start(&self) -> Option<u64> {
-        match &self.mount.client {
-            Some(client) => client.welcome().await.ok().map(|welcome| welcome.boot),
-            // It ends with the server.
-            None => Some(0),
-        }
-    }
     /// Seconds for which an answer may be cached.
     fn valid_s(&self, changes: u64) -> u64 {
         self.sharer.share().valid_s(changes, self.now_ns()).min(1_000_000)
@@ -122,12 +114,12 @@ impl Kernel {
     /// A durable value of a file at an offset. None: the session is over.
     async fn look(&self, ino: Ino, offset: u64) -> Option<u64> {
         loop {
-            let start = self.start().await?;
+            let begun = start(&self.mount).await?;
             let read = self.mount.call(Op::Read { ino, offset, length: 8 }, None).await.ok()?;
             let value = read.data.filter(|data| data.len() == 8);
             // What a server shows that is killed before it is durable, nobody has seen.
             self.mount.call(Op::Fsync { ino, sync: Sync::All }, None).await.ok()?;
-            if self.start().await? == start {
+            if start(&self.mount).await? == begun {
                 return Some(value.map_or(0, |data| u64::from_le_bytes(data[..].try_into().expect("eight bytes"))));
             }
         }
@@ -266,14 +258,27 @@ impl Kernel {
     }
 }
 
-/// A file, made by whoever comes first.
+/// The number of the server's start. None: the session is over.
+async fn start(mount: &Mount) -> Option<u64> {
+    match &mount.client {
+        Some(client) => client.welcome().await.ok().map(|welcome| welcome.boot),
+        // It ends with the server.
+        None => Some(0),
+    }
+}
+
+/// A file, made by whoever comes first; durable.
 async fn file(mount: &Mount, text: &str) -> Ino {
-    let op = Op::Create { parent: mount.root, name: name(text), mode: 0o600, exclusive: false };
-    let made = mount.call(op, None).await.expect("a new or an old file");
-    mount.call(Op::SyncAll, None).await.expect("durable");
-    match made.reply {
-        Reply::Attr(attr) => attr.ino,
-        other => panic!("a file: {other:?}"),
+    loop {
+        let begun = start(mount).await;
+        let op = Op::Create { parent: mount.root, name: name(text), mode: 0o600, exclusive: false };
+        let made = mount.call(op, None).await.expect("a new or an old file");
+        mount.call(Op::SyncAll, None).await.expect("durable");
+        let Reply::Attr(attr) = made.reply else { panic!("a file: {:?}", made.reply) };
+        // A server that was killed meanwhile may have lost it.
+        if start(mount).await == begun {
+            return attr.ino;
+        }
     }
 }
 
