@@ -25,6 +25,7 @@ mod tree;
 mod ablations;
 mod admin;
 mod agents;
+mod apart;
 mod attributes;
 mod bad_input;
 mod behind;
