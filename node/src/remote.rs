@@ -126,12 +126,12 @@ enum Told {
     Over,
 }
 
-/// Opens a session.
+/// Opens a session. `soft_s`: seconds for which it waits for a server that is away; None: for ever.
 pub fn open(
     state: &Directory,
     place: &Place,
     memberships: &Path,
-    read_only: bool,
+    (read_only, soft_s): (bool, Option<u64>),
     memory_max: u64,
 ) -> Result<Remote, Failure> {
     let failed = |error: Error| Failure::of(format!("can't mount {place}"), &error);
@@ -144,6 +144,7 @@ pub fn open(
         who: who(&membership),
         read_only,
         credentials: Some(credentials(&membership, &runtime).map_err(failed)?),
+        soft_ns: soft_s.map(|seconds| seconds * 1_000_000_000),
     };
     let client = Client::start(&runtime, options);
     let (welcome, volume) = match welcome(&reactors, &runtime, &client).map_err(failed)? {

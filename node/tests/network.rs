@@ -88,6 +88,41 @@ fn a_few_commands_lead_to_a_mount_and_wrong_ones_to_the_right_ones() {
     home.check();
 }
 
+/// A mount that does not wait for ever gives errors once its server is away for so long, and works again when it is back; the server hears
+/// then what was closed meanwhile.
+#[test]
+fn a_soft_mount_gives_errors_while_the_server_is_away() {
+    let home = Home::new("soft");
+    let server = home.serve(&[]);
+    let mut command = home.client();
+    command.args(["--soft", "2"]);
+    let client = Daemon::start(command);
+    fs::write(home.mount.join("kept"), "before").expect("writable");
+    let file = File::options().read(true).write(true).create_new(true).open(home.mount.join("nameless"));
+    let file = file.expect("writable");
+    file.sync_all().expect("durable");
+    fs::remove_file(home.mount.join("nameless")).expect("it is there");
+    server.kill();
+    let began = Instant::now();
+    let error = fs::write(home.mount.join("late"), "x").expect_err("nobody answers");
+    assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
+    assert!((1..10).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    // More than may be under way at once: none waits, and none keeps anything.
+    let began = Instant::now();
+    for number in 0..3000 {
+        let error = fs::write(home.mount.join(format!("late-{number}")), "x").expect_err("nobody answers");
+        assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
+    }
+    drop(file);
+    assert!(began.elapsed() < Duration::from_secs(20), "at once: {:?}", began.elapsed());
+    let server = home.serve(&[]);
+    until("it is back", || fs::write(home.mount.join("again"), "x").is_ok());
+    assert_eq!(fs::read_to_string(home.mount.join("kept")).expect("it is there"), "before");
+    client.terminate();
+    server.terminate();
+    home.check();
+}
+
 /// Programs wait while the server is away, and get no error; what it is they wait for is told.
 #[test]
 fn a_server_that_is_killed_is_waited_for() {

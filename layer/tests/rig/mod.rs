@@ -97,9 +97,8 @@ pub struct Mount {
 
 impl Mount {
     pub async fn new(runtime: Runtime, address: runtime::net::Address) -> Mount {
-        let (addresses, volume, who, read_only, credentials) =
-            (vec![address], name("main"), "client".into(), false, None);
-        let options = ClientOptions { addresses, volume, who, read_only, credentials };
+        let (addresses, volume, who) = (vec![address], name("main"), "client".into());
+        let options = ClientOptions { addresses, volume, who, read_only: false, credentials: None, soft_ns: None };
         let client = Client::start(&runtime, options);
         let volume = client.welcome().await.expect("it is let in").volume.expect("it asked for one");
         let stack = Arc::new(Stack::new(client.clone(), &[], &Limits::NONE));

@@ -4,6 +4,9 @@ use super::{Resources, volume_name};
 use clap::Args;
 use std::path::PathBuf;
 
+/// Longest time for which a mount that does not wait for ever waits for its server: a day.
+pub const SOFT_S_MAX: u64 = 86_400;
+
 /// `sinter mount`.
 #[derive(Args, Debug)]
 #[command(allow_missing_positional = true)]
@@ -18,6 +21,9 @@ pub struct Mount {
     /// Mount NAME/VOLUME so that nothing can be changed [default: off]
     #[arg(long, conflicts_with = "volume")]
     pub read_only: bool,
+    /// Answer with errors (EIO) once the server is away for so many seconds, 1 to 86400; what was written may be lost then [default: wait]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=SOFT_S_MAX), conflicts_with = "volume")]
+    pub soft: Option<u64>,
     /// Serve the mount of NAME/VOLUME here, until it is unmounted, SIGINT or SIGTERM [default: a daemon does, in the background]
     #[arg(long, conflicts_with = "volume")]
     pub foreground: bool,

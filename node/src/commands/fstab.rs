@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The permitted options of a volume's mount.
-const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, directory=DIR, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
+const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, directory=DIR, soft=SECONDS, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
 /// The same for its manual page.
 const OPTIONS: &str = "\
 Options after -o, separated by commas:
@@ -41,6 +41,7 @@ Options after -o, separated by commas:
   device=PATH       where the brick's block device is now [default: as at the last start]
   log=FILE          where a daemon that is started writes [default: the journal, else /var/log/sinter/BRICK.log]
   directory=DIR     of NAME/VOLUME: the files that `sinter client join` wrote [default: /etc/sinter]
+  soft=SECONDS      of NAME/VOLUME: errors (EIO) once the server is away for so long, 1 to 86400 [default: wait]
   ro nosuid nodev noexec noatime nodiratime
                     as for every file system
   strictatime lazytime
@@ -128,6 +129,8 @@ struct Wanted {
     restrictions: Vec<String>,
     /// Directory with the files of memberships, of a server's volume.
     directory: Option<PathBuf>,
+    /// Seconds for which a server that is away is waited for.
+    soft: Option<u64>,
     /// True to change the mount there; nothing is mounted.
     remount: bool,
 }
@@ -211,14 +214,14 @@ fn mounted(helper: &Helper) -> Result<(), Failure> {
 
 /// Mounts a volume of a server.
 fn of_server(place: Place, path: PathBuf, wanted: Wanted) -> Result<(), Failure> {
-    let Wanted { settings, log, restrictions, directory, .. } = wanted;
+    let Wanted { settings, log, restrictions, directory, soft, .. } = wanted;
     if settings.volume.is_some() || settings.device.is_some() {
         let failure =
             Failure::new(Exit::Usage, format!("volume= and device= are for bricks; {place} names its volume"));
         return Err(failure.next("take them out of the options"));
     }
     let directory = directory.unwrap_or_else(|| MEMBERSHIPS.into());
-    mount::Wanted { place, path, restrictions, memory_max: settings.memory_max, directory, log }.mount()
+    mount::Wanted { place, path, restrictions, memory_max: settings.memory_max, soft, directory, log }.mount()
 }
 
 /// True if the brick's daemon is on its way down, or is gone.
@@ -245,6 +248,10 @@ fn wanted(options: &str, sloppy: bool) -> Result<Wanted, Failure> {
                 wanted.settings.take(key, value).map_err(|why| refused(&why))?;
             }
             Some(("directory", path)) if Path::new(path).is_absolute() => wanted.directory = Some(path.into()),
+            Some(("soft", text)) => match text.parse().ok().filter(|seconds| (1..=cli::SOFT_S_MAX).contains(seconds)) {
+                Some(seconds) => wanted.soft = Some(seconds),
+                None => return Err(refused("not a number of seconds, 1 to 86400")),
+            },
             Some(("log", path)) if Path::new(path).is_absolute() => wanted.log = Some(path.into()),
             Some(("log" | "directory", _)) => return Err(refused("not an absolute path")),
             Some(("size" | "segment-size" | "groups", _)) => {
@@ -300,6 +307,7 @@ mod tests {
                 log: Some("/l".into()),
                 restrictions: vec!["ro".into(), "nosuid".into()],
                 directory: None,
+                soft: None,
                 remount: false
             }
         );

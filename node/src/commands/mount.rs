@@ -56,6 +56,7 @@ fn of_server(options: &Mount) -> Result<Exit, Failure> {
         path: absolute(&options.mount)?,
         restrictions,
         memory_max: options.resources.memory_max,
+        soft: options.soft,
         // The daemon has another working directory.
         directory: absolute(&options.directory)?,
         log: None,
@@ -81,6 +82,8 @@ pub struct Wanted {
     pub restrictions: Vec<String>,
     /// Bytes of memory for its daemon.
     pub memory_max: Option<u64>,
+    /// Seconds for which it waits for a server that is away; None: for ever.
+    pub soft: Option<u64>,
     /// The directory with the files of memberships.
     pub directory: PathBuf,
     /// The file for its daemon's messages.
@@ -128,6 +131,9 @@ impl Wanted {
         if let Some(bytes) = self.memory_max {
             arguments.extend(["--memory-max".into(), bytes.to_string().into()]);
         }
+        if let Some(seconds) = self.soft {
+            arguments.extend(["--soft".into(), seconds.to_string().into()]);
+        }
         arguments.extend(["--directory".into(), self.directory.clone().into()]);
         arguments.extend([self.place.to_string().into(), self.path.clone().into()]);
         start::daemon(&arguments, &self.place.to_string(), self.log.as_deref())
@@ -144,7 +150,7 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
     let state = place.make_state()?;
     let memory_max = memory_max(&options.resources);
     host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
-    let remote = remote::open(&state, place, &wanted.directory, options.read_only, memory_max)?;
+    let remote = remote::open(&state, place, &wanted.directory, (options.read_only, options.soft), memory_max)?;
     let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
     let running =
         Running::start((Backend::Remote(remote), None), &state, options.resources.transport, signals, listening)?;

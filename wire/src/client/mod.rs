@@ -6,6 +6,7 @@
 mod changes;
 mod holdings;
 mod join;
+mod patience;
 mod sharing;
 mod window;
 
@@ -51,6 +52,8 @@ pub struct Options {
     pub read_only: bool,
     /// The client's credentials, and the name that the server's certificate must have; None on one machine.
     pub credentials: Option<(Credentials, Box<str>)>,
+    /// Nanoseconds for which it waits for a server that is away before it answers with an error; None: for ever.
+    pub soft_ns: Option<u64>,
 }
 
 /// A reply, the bytes beside it, and the number of the server's start that gave it; or why there is none.
@@ -63,6 +66,8 @@ struct Pending {
     /// Header and body.
     frame: Vec<u8>,
     payload: Lock<Option<Slice>>,
+    /// False if it waits for as long as the server is away, whatever the mount does.
+    may_give_up: bool,
     state: Lock<State>,
     came: Event,
 }
@@ -71,8 +76,8 @@ struct Pending {
 #[derive(Default)]
 struct State {
     outcome: Option<Outcome>,
-    /// True if nobody wants to wait any more.
-    is_given_up: bool,
+    /// The answer for who waits, once nobody wants to wait any more.
+    given_up: Option<Error>,
     /// The request, once nobody waits for it.
     left: Option<Left>,
 }
@@ -214,21 +219,28 @@ impl Client {
     pub fn end_reason(&self) -> Option<Refused> {
         self.server.lock().refused.clone()
     }
-    /// Performs an operation at the server. Waits while the server is away.
-    pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
+    /// Performs an operation at the server. Waits while the server is away; with `soft_ns` for no longer than that.
+    pub async fn call(self: &Arc<Client>, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
+        match self.impatient_answer(context, &op) {
+            Some(answer) => answer,
+            None => self.perform(context, op, data, self.options.soft_ns.is_some()).await,
+        }
+    }
+    async fn perform(&self, context: &Context, op: Op, data: Option<Buf>, may_give_up: bool) -> Result<Answer> {
         let payload = match (&op, data) {
             (Op::Write { .. }, Some(data)) => Some(whole(data)),
             _ => None,
         };
         let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(&op, payload));
-        let (number, done) = self.open().await?;
+        let (number, done) = self.open(may_give_up).await?;
         let changed = self.changes.lock().number();
         let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
         let mut bytes = Vec::with_capacity(256);
         let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
         op::frame(&mut bytes, Header::of(&own), (&own, &op), &sums, payload_bytes);
         let (payload, state) = (Lock::new("payload", payload), Lock::new("pending", State::default()));
-        let pending = Arc::new(Pending { asked: context.request.0, frame: bytes, payload, state, came: Event::new() });
+        let (asked, came) = (context.request.0, Event::new());
+        let pending = Arc::new(Pending { asked, frame: bytes, payload, may_give_up, state, came });
         let wire = &self.wires[self.runtime.tasks.core()];
         {
             let mut wire = wire.lock();
@@ -242,22 +254,22 @@ impl Client {
         let left = |op| Left { number, changed, context: context.copied(), op };
         loop {
             let ticket = pending.came.ticket();
-            let is_given_up = {
+            let given_up = {
                 let mut state = pending.state.lock();
                 if let Some(outcome) = state.outcome.take() {
                     drop(state);
                     return self.note(&left(op), outcome);
                 }
-                state.is_given_up
+                state.given_up.clone()
             };
-            if is_given_up {
-                return self.leave(&pending, left(op)).await;
+            if let Some(error) = given_up {
+                return self.leave(&pending, left(op), error).await;
             }
             pending.came.after(ticket).await;
         }
     }
     /// Goes away from a request: its outcome is noted when it comes. What it takes of its caller's memory is copied.
-    async fn leave(&self, pending: &Pending, left: Left) -> Result<Answer> {
+    async fn leave(&self, pending: &Pending, left: Left, error: Error) -> Result<Answer> {
         let lent = pending.payload.lock().clone();
         // Without memory it keeps what it was lent, and whoever lent that waits for it.
         if let Some(lent) = lent
@@ -272,14 +284,15 @@ impl Client {
             return self.note(&left, outcome);
         }
         state.left = Some(left);
-        Err(Error::new(Kind::Interrupted, "it was killed while it waited for the server"))
+        Err(error)
     }
     /// Ends the wait for requests that have these numbers for who asked, with an error. They are done all the same, if the server can.
     pub fn give_up_requests(&self, asked: RangeInclusive<u64>) {
         for wire in &self.wires {
             let wire = wire.lock();
             for pending in wire.pending.values().filter(|pending| asked.contains(&pending.asked)) {
-                pending.state.lock().is_given_up = true;
+                let error = || Error::new(Kind::Interrupted, "it was killed while it waited for the server");
+                pending.state.lock().given_up.get_or_insert_with(error);
                 pending.came.notify();
             }
         }
@@ -378,20 +391,24 @@ impl Client {
     async fn sync_all(&self) {
         let volume = self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.as_ref().map(|it| it.id));
         let context = Context::own(volume.unwrap_or(VolumeId(0)), Span::start(self.runtime.stamp()));
-        drop(self.call(&context, Op::SyncAll, None).await);
+        drop(self.perform(&context, Op::SyncAll, None, false).await);
     }
     /// Takes back what nobody waited for.
     fn undo(self: &Arc<Client>, undo: Vec<(Context, Op)>) {
         for (context, op) in undo {
             let there = self.clone();
-            let call = move || -> Local { Box::pin(async move { drop(there.call(&context, op, None).await) }) };
+            let call =
+                move || -> Local { Box::pin(async move { drop(there.perform(&context, op, None, false).await) }) };
             self.runtime.tasks.spawn(self.runtime.tasks.core(), Box::new(call));
         }
     }
     /// The number of the next request, and that below which all are answered.
-    async fn open(&self) -> Result<(u64, u64)> {
+    async fn open(&self, may_give_up: bool) -> Result<(u64, u64)> {
         loop {
             let ticket = self.answered.ticket();
+            if may_give_up {
+                self.check_patience()?;
+            }
             {
                 let mut window = self.window.lock();
                 if let Some(number) = window.open() {
@@ -659,6 +676,7 @@ async fn pulse(client: Arc<Client>) {
         client.share.lease.lock().sends_pulse(sequence, clock.now_ns());
         let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
         client.say(&pulse);
+        client.lose_patience();
     }
 }
 

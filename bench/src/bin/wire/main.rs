@@ -174,6 +174,7 @@ fn requests(runtime: &Runtime, both: Option<(Credentials, Credentials)>) -> Way 
         who: "client".into(),
         read_only: false,
         credentials: of_client.map(|credentials| (credentials, NAME.into())),
+        soft_ns: None,
     };
     let client = Client::start(runtime, options);
     for task in 0..DEPTHS[DEPTHS.len() - 1] {
