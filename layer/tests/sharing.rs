@@ -76,14 +76,8 @@ async fn local_mount(groups: &Arc<Groups>, server: &Server<Served>) -> Mount {
     let runtime = groups.store().runtime.clone();
     let volume = groups.volume(&name("main")).await.expect("it was made");
     let session = SessionId(runtime.random.next_u64() | 1);
-    loop {
-        let others = groups.claim(volume.id, session, true).expect("no client is in the way for good");
-        if others.is_empty() {
-            break;
-        }
-        server.recall_all(&others);
-        runtime.clock.sleep(20 * MS).await;
-    }
+    let claim = async || Ok::<_, base::Error>(groups.claim_locally(volume.id, session));
+    while server.make_room(claim).await.expect("a claim has no errors").is_none() {}
     groups.begin_session(volume.id, session).await.expect("a healthy brick");
     let stack = Arc::new(Stack::new(groups.clone(), &[], &volume.limits));
     let requests = Arc::default();

@@ -158,7 +158,6 @@ impl Cipher {
         let plain = pieces(&batch);
         let mut rest = &plain[..];
         let mut first = rest.first().copied();
-        let mut slices = Vec::new();
         loop {
             let others = rest.get(1..).unwrap_or_default();
             let part: Vec<&[u8]> = first.into_iter().chain(others.iter().copied()).collect();
@@ -166,11 +165,8 @@ impl Cipher {
             let mut buffer = runtime.own_buffer(tls::encrypted_bytes(left).min(ENCRYPTED_BYTES)).await?;
             let Sent { mut taken, written } = self.0.lock().send(&part, &mut buffer)?;
             if written > 0 {
-                slices.push(buffer.share().slice(0..written));
-                let (mut empty, sent) = runtime.net.send(connection, slices).await;
+                let (_, sent) = runtime.net.send(connection, vec![buffer.share().slice(0..written)]).await;
                 sent?;
-                empty.clear();
-                slices = empty;
             }
             while let Some(piece) = first.filter(|piece| piece.len() <= taken) {
                 taken -= piece.len();

@@ -17,6 +17,12 @@ pub struct LocalSession {
 }
 
 impl Groups {
+    /// Reserves a volume for the session of a mount of this machine, as `claim`. Errors: the sessions that are in the way.
+    pub fn claim_locally(&self, volume: VolumeId, session: SessionId) -> Result<(), Vec<SessionId>> {
+        let others =
+            self.claim(volume, session, true).expect("only clients have to wait for a mount that follows nothing");
+        if others.is_empty() { Ok(()) } else { Err(others) }
+    }
     /// The session of a mount of this machine, which has claimed its volume; None if there is none of this number.
     pub fn local_session(self: &Arc<Groups>, session: SessionId) -> Option<LocalSession> {
         let (volume, share) = self.sessions.lock().local(session)?;

@@ -6,12 +6,6 @@ use crate::cli::Transport;
 use crate::network::Listener;
 use base::{Error, Kind, Result, SessionId};
 use front::fuse::{Identity, MountOptions, Serving};
-use std::time::{Duration, Instant};
-
-/// Time for clients to let go of what they cache: twice as long as a silent one may keep it.
-const SHARE_PATIENCE: Duration = Duration::from_secs(22);
-/// Interval at which they are asked.
-const SHARE_PAUSE: Duration = Duration::from_millis(20);
 
 impl Brick {
     /// Mounts a volume and serves it. `listener`: the way of clients, which may have the volume too. Blocks; not on a core.
@@ -28,30 +22,14 @@ impl Brick {
         let served = claimed.and_then(|()| self.serve_as(session, volume, options, transport));
         served.inspect_err(|_| self.unmounted(session))
     }
-    /// Has the volume for a mount, once the kernels of clients have let go of what they may not cache beside it (rule R2).
     fn claim(&self, volume: &base::Volume, session: SessionId, listener: Option<&Listener>) -> Result<()> {
-        let Some(listener) = listener else {
-            let next = "a client of another machine has the volume mounted: start the daemon with --listen, and both can have it";
-            self.refuse_attached(volume, next)?;
-            self.groups.claim(volume.id, session, true).expect("mounts of this machine are in nobody's way");
-            return Ok(());
-        };
-        let deadline = Instant::now() + SHARE_PATIENCE;
-        loop {
-            let others =
-                self.groups.claim(volume.id, session, true).expect("mounts of this machine are in nobody's way");
-            if others.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(Error::new(
-                    Kind::Busy,
-                    "the volume's clients have not let go of what they cache: try again",
-                ));
-            }
-            listener.recall(&*self.reactors()?, others)?;
-            std::thread::sleep(SHARE_PAUSE);
+        if let Some(listener) = listener {
+            return listener.claim(&*self.reactors()?, volume.id, session);
         }
+        let next =
+            "a client of another machine has the volume mounted: start the daemon with --listen, and both can have it";
+        self.refuse_attached(volume, next)?;
+        self.groups.claim_locally(volume.id, session).map_err(|_| Error::new(Kind::Busy, next))
     }
     fn serve_as(
         &self,

@@ -119,12 +119,14 @@ impl Listener {
         })
     }
 
-    /// Asks sessions of clients to share their volume, for a mount of the server itself.
-    pub fn recall(&self, reactors: &Reactors, sessions: Vec<SessionId>) -> Result<()> {
-        let server = self.server.clone();
+    /// Reserves a volume for a session of the server itself, once the kernels of clients have let go of what they may not cache beside it
+    /// (rule R2). Errors: `Busy`, if they have not in time.
+    pub fn claim(&self, reactors: &Reactors, volume: VolumeId, session: SessionId) -> Result<()> {
+        let (server, groups) = (self.server.clone(), self.groups.clone());
         on_core(reactors, move || async move {
-            server.recall_all(&sessions);
-            Ok(())
+            let late = || Error::new(Kind::Busy, "the volume's clients have not let go of what they cache: try again");
+            let claim = async || Ok::<_, Error>(groups.claim_locally(volume, session));
+            server.make_room(claim).await?.ok_or_else(late)
         })
     }
 

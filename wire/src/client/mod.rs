@@ -288,11 +288,14 @@ impl Client {
     }
     /// Ends the wait for requests that have these numbers for who asked, with an error. They are done all the same, if the server can.
     pub fn give_up_requests(&self, asked: RangeInclusive<u64>) {
+        let error = || Error::new(Kind::Interrupted, "it was killed while it waited for the server");
+        self.give_up(|pending| asked.contains(&pending.asked), error);
+    }
+    fn give_up(&self, is_meant: impl Fn(&Pending) -> bool, error: impl Fn() -> Error) {
         for wire in &self.wires {
             let wire = wire.lock();
-            for pending in wire.pending.values().filter(|pending| asked.contains(&pending.asked)) {
-                let error = || Error::new(Kind::Interrupted, "it was killed while it waited for the server");
-                pending.state.lock().given_up.get_or_insert_with(error);
+            for pending in wire.pending.values().filter(|pending| is_meant(pending)) {
+                pending.state.lock().given_up.get_or_insert_with(&error);
                 pending.came.notify();
             }
         }

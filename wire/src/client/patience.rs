@@ -42,13 +42,7 @@ impl Client {
         if !self.has_lost_patience() {
             return;
         }
-        for wire in &self.wires {
-            let wire = wire.lock();
-            for pending in wire.pending.values().filter(|pending| pending.may_give_up) {
-                pending.state.lock().given_up.get_or_insert_with(away);
-                pending.came.notify();
-            }
-        }
+        self.give_up(|pending| pending.may_give_up, away);
         // Those that have no number yet.
         self.answered.notify();
     }

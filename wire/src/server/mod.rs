@@ -276,17 +276,33 @@ impl<S: Service> Server<S> {
         hello: &Hello,
         client: S::Client,
     ) -> Result<Admitted<S::Volume>, Refused> {
+        let attempt = async || {
+            Ok(match self.service.admit(session, hello, client.clone()).await? {
+                Admission::In(admitted) => Ok(admitted),
+                Admission::After(others) => Err(others),
+            })
+        };
+        self.make_room(attempt).await?.ok_or_else(|| {
+            let text = "the volume's other clients have not let go of what they cache";
+            Refused { reason: Reason::Busy, text: text.into() }
+        })
+    }
+    /// Attempts something until no session is in its way, and asks those that are to share their volume: each attempt gives what was
+    /// wanted, or who is in the way. None if they have not let go in time, or the server stops. Errors: those of the attempts.
+    pub async fn make_room<T, E>(
+        &self,
+        attempt: impl AsyncFn() -> Result<Result<T, Vec<SessionId>>, E>,
+    ) -> Result<Option<T>, E> {
         let began_ns = self.now_ns();
         loop {
             let ticket = self.let_go.ticket();
-            let others = match self.service.admit(session, hello, client.clone()).await? {
-                Admission::In(admitted) => return Ok(admitted),
-                Admission::After(others) => others,
+            let others = match attempt().await? {
+                Ok(wanted) => return Ok(Some(wanted)),
+                Err(others) => others,
             };
             let is_late = self.now_ns().saturating_sub(began_ns) > 2 * LEASE_OVER_NS;
             if is_late || self.is_stopping() {
-                let text = "the volume's other clients have not let go of what they cache";
-                return Err(Refused { reason: Reason::Busy, text: text.into() });
+                return Ok(None);
             }
             for other in others.into_iter().filter_map(|other| self.sessions.get(other)) {
                 self.recall(&other);
@@ -315,10 +331,6 @@ impl<S: Service> Server<S> {
         }
         session.wake();
         Ok((session, admitted))
-    }
-    /// Asks sessions to share their volume: a mount of the server itself wants it. They say that they do by `Service::shares`.
-    pub fn recall_all(&self, sessions: &[SessionId]) {
-        sessions.iter().filter_map(|id| self.sessions.get(*id)).for_each(|session| self.recall(&session));
     }
     /// Has a session cache nothing that another one may change. One that is silent need not be asked.
     fn recall(&self, session: &Session) {
