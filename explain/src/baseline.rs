@@ -55,6 +55,16 @@ impl Baseline {
     pub fn class(&self, verb: &str, bytes_max: u64, depth: u64) -> Option<&Class> {
         self.classes.iter().find(|class| (&*class.verb, class.bytes_max, class.depth) == (verb, bytes_max, depth))
     }
+    /// The usual service of a class in nanoseconds. If it was never seen at this depth: that of the nearest lower depth, as if twice as
+    /// many at a time took twice as long each, or that of the next higher one.
+    pub fn usual_ns(&self, (verb, bytes_max, depth): (&str, u64, u64)) -> Option<f64> {
+        let at = |depth: u64| self.class(verb, bytes_max, depth).and_then(|class| class.usual_ns());
+        let exact = at(depth).map(|ns| ns as f64);
+        let mut lower = std::iter::successors(Some(depth / 2), |depth| Some(depth / 2)).take_while(|depth| *depth > 0);
+        let from_lower = || lower.find_map(|lower| Some(at(lower)? as f64 * depth as f64 / lower as f64));
+        let from_higher = || (1..6).find_map(|power| at(depth << power).map(|ns| ns as f64));
+        exact.or_else(from_lower).or_else(from_higher)
+    }
     /// Learns from a second in which `count` transfers took `mean_ns` in the mean. `random`: any number.
     pub fn learn(&mut self, (verb, bytes_max, depth): (&str, u64, u64), count: u64, mean_ns: u64, random: u64) {
         if count < TRANSFERS_MIN {

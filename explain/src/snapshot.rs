@@ -47,6 +47,8 @@ pub struct Snapshot {
     pub tiers: Option<Tiers>,
     /// The brick's log.
     pub log: Log,
+    /// The way to the server, at a client of one.
+    pub network: Option<Network>,
     /// The usual service of the device, as learned so far.
     pub baseline: crate::Baseline,
 }
@@ -359,6 +361,40 @@ pub struct Log {
     pub flushes: u64,
     /// Bytes that a start after a crash would have to replay now.
     pub backlog_bytes: u64,
+}
+
+/// A client's way to its server.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Network {
+    /// The server's name.
+    pub server: String,
+    /// Connections that are up.
+    pub connections: u64,
+    /// Round-trip time as the kernel measures it, the mean of the connections; 0 without one.
+    pub round_trip_ns: u64,
+    /// Segments that this machine has sent again.
+    pub retransmits: u64,
+    /// Nanoseconds without any connection.
+    pub away_ns: u64,
+    /// Requests by class.
+    pub trips: Vec<Trips>,
+}
+
+/// A client's requests of one class.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Trips {
+    /// `read`, `write`, `sync` or `other`.
+    pub verb: String,
+    /// Largest number of bytes that the class has beside request and answer.
+    pub bytes_max: u64,
+    /// Least number of requests of one core that were under way.
+    pub depth: u64,
+    /// Times on the way there and back.
+    pub wire: Times,
+    /// Times that the server has booked.
+    pub server: Times,
 }
 
 impl Snapshot {

@@ -106,7 +106,8 @@ pub struct Explanation {
 /// Explains what happened between two snapshots. None if they are not of one daemon in this order.
 pub fn explain(before: &Snapshot, after: &Snapshot) -> Option<Explanation> {
     let window = Window::between(before, after)?;
-    let mut findings: Vec<Finding> = causes::ALL.iter().filter_map(|cause| cause(&window)).collect();
+    let causes = if window.network.is_some() { &causes::OF_CLIENTS[..] } else { &causes::OF_BRICKS };
+    let mut findings: Vec<Finding> = causes.iter().filter_map(|cause| cause(&window)).collect();
     findings.retain(|finding| finding.gain > 0.01);
     findings.sort_by(|one, other| other.gain.total_cmp(&one.gain));
     let verdict = verdict(&window, &findings);
@@ -180,6 +181,9 @@ fn stuck(window: &Window) -> Option<Verdict> {
     if waiting < 0.5 {
         return None;
     }
+    if let Some(verdict) = away(window, waiting) {
+        return Some(verdict);
+    }
     let (space, agents) = (&window.after.space, &window.after.agents);
     let mut evidence = vec![
         format!("{waiting:.1} requests are under way in the mean, and none has ended"),
@@ -203,6 +207,20 @@ fn stuck(window: &Window) -> Option<Verdict> {
     })
 }
 
+/// The verdict if requests wait for a server that is away.
+fn away(window: &Window, waiting: f64) -> Option<Verdict> {
+    let network = window.network.as_ref().filter(|network| network.connections == 0)?;
+    let server = &network.server;
+    let evidence = vec![
+        format!("{waiting:.1} requests are under way in the mean, and none has ended"),
+        format!("there was no connection to {server} for {} of this time", time(network.away_ns as f64)),
+    ];
+    let next = "look whether the server runs and listens (`sinter status` there), and at the network: requests go on when it is back";
+    let (cause, resource, next) = ("network".to_string(), format!("the way to {server}"), next.to_string());
+    let sentence = format!("The server {server} is away: about {waiting:.0} requests wait for it.");
+    Some(Verdict { finding: Finding { cause, resource, evidence, next, ..Finding::default() }, sentence })
+}
+
 /// A cause in words.
 pub fn title(cause: &str) -> &str {
     match cause {
@@ -224,6 +242,8 @@ pub fn title(cause: &str) -> &str {
         "flash-full" => "Flash is full of what must stay there",
         "layer" => "A layer holds requests",
         "limit" => "A volume's limits hold requests back",
+        "network" => "The network is slower than it was",
+        "server" => "The server is slower than it was",
         other => other,
     }
 }
@@ -245,9 +265,13 @@ fn operations(window: &Window) -> Vec<Operation> {
 fn missing(window: &Window) -> Vec<String> {
     let mut missing = Vec::new();
     if window.after.baseline.classes.iter().all(|class| class.usual_ns().is_none()) {
-        missing.push("what the device's service usually is: some seconds of I/O teach it".to_string());
+        let what = match window.network {
+            Some(_) => "how long requests usually take on their way and at the server",
+            None => "what the device's service usually is",
+        };
+        missing.push(format!("{what}: some seconds of I/O teach it"));
     }
-    if window.disk.is_none() {
+    if window.disk.is_none() && window.network.is_none() {
         missing.push("the kernel's figures of the disk".to_string());
     }
     if window.kernel_occupancy().is_none() {

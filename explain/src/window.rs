@@ -1,7 +1,8 @@
 //! The difference of two snapshots: what happened between them.
 
 use crate::snapshot::{
-    InFlight, Io, LayerFigures, LimitFigures, Lock, Operation, Pool, Snapshot, Tenant, Thread, Tier, Tiers, Whole,
+    InFlight, Io, LayerFigures, LimitFigures, Lock, Network, Operation, Pool, Snapshot, Tenant, Thread, Tier, Tiers,
+    Trips, Whole,
 };
 use crate::times::Times;
 use std::cmp::Reverse;
@@ -43,6 +44,8 @@ pub struct Window {
     pub disk: Option<DiskWindow>,
     /// The tiers of a hybrid brick: what they hold at the end, and what was counted meanwhile.
     pub tiers: Option<Tiers>,
+    /// A client's way to its server: what it is at the end, and what was counted meanwhile.
+    pub network: Option<Network>,
 }
 
 /// A core's difference.
@@ -101,6 +104,7 @@ impl Window {
             tenants: tenants(before, after),
             disk: disk(before, after),
             tiers: tiers(before, after),
+            network: network(before, after),
             after: after.clone(),
         })
     }
@@ -342,6 +346,23 @@ fn tiers(before: &Snapshot, after: &Snapshot) -> Option<Tiers> {
         unpinned_bytes: later.unpinned_bytes.saturating_sub(earlier.unpinned_bytes),
         destage_ns: later.destage_ns.saturating_sub(earlier.destage_ns),
         pinned_bytes: later.pinned_bytes,
+    })
+}
+
+fn network(before: &Snapshot, after: &Snapshot) -> Option<Network> {
+    let (nothing, none) = (Network::default(), Trips::default());
+    let (earlier, later) = (before.network.as_ref().unwrap_or(&nothing), after.network.as_ref()?);
+    let since = |(earlier, trips): (Option<&Trips>, &Trips)| {
+        let earlier = earlier.unwrap_or(&none);
+        let (wire, server) = (trips.wire.since(&earlier.wire), trips.server.since(&earlier.server));
+        Trips { wire, server, ..trips.clone() }
+    };
+    let all = pairs(&earlier.trips, &later.trips, |trips| (&*trips.verb, trips.bytes_max, trips.depth)).map(since);
+    Some(Network {
+        retransmits: later.retransmits.saturating_sub(earlier.retransmits),
+        away_ns: later.away_ns.saturating_sub(earlier.away_ns),
+        trips: all.filter(|trips| trips.wire.count > 0).collect(),
+        ..later.clone()
     })
 }
 

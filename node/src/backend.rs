@@ -86,19 +86,28 @@ impl Backend {
     }
     /// The places from which snapshots come.
     pub fn gatherer(&self, data: &Directory) -> Result<Gatherer> {
-        let (runtime, groups, probe, memory_max) = match self {
-            Backend::Brick(brick) => {
-                (brick.runtime(), Some(brick.groups().clone()), brick.reactors()?.probe(), brick.memory_max_bytes())
-            }
-            Backend::Remote(remote) => (remote.runtime(), None, remote.reactors()?.probe(), remote.memory_max_bytes()),
+        let (runtime, probe, memory_max) = match self {
+            Backend::Brick(brick) => (brick.runtime(), brick.reactors()?.probe(), brick.memory_max_bytes()),
+            Backend::Remote(remote) => (remote.runtime(), remote.reactors()?.probe(), remote.memory_max_bytes()),
         };
+        let (groups, client) = match self {
+            Backend::Brick(brick) => (Some(brick.groups().clone()), None),
+            Backend::Remote(remote) => (None, Some((remote.server_name(), remote.client().clone()))),
+        };
+        // What a client has learned outlives its mount.
+        let learned = match self {
+            Backend::Brick(_) => data.clone(),
+            Backend::Remote(remote) => remote.learned().unwrap_or_else(|| data.clone()),
+        };
+        let session = client.as_ref().map(|(_, client)| client.clone());
         Ok(Gatherer {
             runtime: runtime.clone(),
             groups,
             data: data.path().to_path_buf(),
             disks: OnceLock::new(),
             buffer_bytes_max: buffer_shares(memory_max).0,
-            learner: Learner::start(data.clone(), runtime.clone(), probe.clone()),
+            learner: Learner::start(learned, runtime.clone(), probe.clone(), session),
+            client,
             started_ns: runtime.clock.now_ns(),
             is_ending: AtomicBool::new(false),
             probe,

@@ -416,7 +416,8 @@ impl Daemon {
             limits.extend(self.backend.limits(&volume));
             tenants.push(self.backend.tenant(&volume));
         }
-        Ok(self.gatherer.snapshot(looking, &mounts, (layers, limits, tenants)))
+        let of_clients = || self.listener.as_ref().map_or(0, Listener::under_way);
+        Ok(self.gatherer.snapshot(looking, (&mounts, &of_clients), (layers, limits, tenants)))
     }
 
     fn begin_recording(&self) -> Result<Part> {

@@ -36,6 +36,8 @@ use wire::tls::{Authority, Credentials, Identity as Bearer};
 pub const MEMBERSHIPS: &str = "/etc/sinter";
 /// The directory below which each mounted volume has one, with its daemon's socket.
 const STATES: &str = "/run/sinter";
+/// The directory below which each volume that was mounted has one, with what is usual on the way to its server.
+const LEARNED: &str = "/var/lib/sinter";
 /// Time for a first connection: a server that is up answers within a second, and who mounts waits.
 const FIRST: Duration = Duration::from_secs(20);
 /// Interval at which it is looked whether the certificate is to be renewed. It lasts for weeks more then.
@@ -288,6 +290,19 @@ impl Remote {
     /// Its session.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
+    }
+    /// The server's name.
+    pub fn server_name(&self) -> String {
+        self.welcome.who.to_string()
+    }
+    /// The directory where it keeps what it has learned of the way to the server. None if there can't be one.
+    pub fn learned(&self) -> Option<Directory> {
+        // Who keeps memberships elsewhere wants nothing of this in the usual places.
+        let is_usual = self.memberships == Path::new(MEMBERSHIPS);
+        let all = if is_usual { PathBuf::from(LEARNED) } else { self.memberships.join("learned") };
+        let path = all.join(self.place.name.as_str()).join(&self.place.volume);
+        std::fs::create_dir_all(path.parent()?).ok()?;
+        directory::make(&path).ok()
     }
     /// The world that it lives in.
     pub fn runtime(&self) -> &Runtime {

@@ -6,6 +6,7 @@ use base::VolumeId;
 use control::client::Membership;
 use control::{ClientName, Grant, Held, Network, Rights, Role, Secret, TOKEN_LIFE_S, Uuid, Wish};
 use runtime::real::Directory;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -353,5 +354,94 @@ fn an_old_certificate_is_renewed_while_the_volume_is_mounted() {
     let said = client.terminate();
     assert!(said.contains("certificate was renewed"), "{said}");
     server.terminate();
+    home.check();
+}
+
+/// A client's figures account for both machines: its own stages, the way, and the server's; the server's for what clients ask.
+#[test]
+fn a_profile_accounts_for_both_machines() {
+    let home = Home::new("account");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    let path = home.mount.join("file");
+    fs::write(&path, vec![7; 1 << 20]).expect("writable");
+    let file = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path).expect("it is there");
+    let mut room = vec![0; 2 * 4096];
+    let skip = room.as_ptr().align_offset(4096);
+    for number in 0..2000 {
+        let block = &mut room[skip..skip + 4096];
+        file.read_exact_at(block, number % 256 * 4096).expect("it is there");
+        if number % 10 == 0 {
+            file.write_all_at(block, number % 256 * 4096).and_then(|()| file.sync_data()).expect("writable");
+        }
+    }
+    let profile = |of: &str| -> serde_json::Value {
+        serde_json::from_str(&succeed(&["profile", of, "--of", "operations", "--json"])).expect("JSON")
+    };
+    let of = |profile: &serde_json::Value, name: &str| {
+        let all = profile["operations"].as_array().expect("a list");
+        all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name}: {profile:#}")).clone()
+    };
+    let sum = |times: &serde_json::Value| {
+        let [count, mean_ns] = ["count", "mean_ns"].map(|name| times[name].as_u64().expect("a number"));
+        count * mean_ns
+    };
+    let stages = |one: &serde_json::Value| -> BTreeMap<String, u64> {
+        let all = one["stages"].as_array().expect("stages").iter();
+        all.map(|stage| (stage["stage"].as_str().expect("a name").to_string(), sum(&stage["times"]))).collect()
+    };
+    let (at_client, at_server) = (profile(&home.place()), profile(text(&home.data)));
+    for (name, needs) in [("read", ["wire", "server", "read"]), ("fsync", ["wire", "server", "flush"])] {
+        let (client, server) = (of(&at_client, name), of(&at_server, name));
+        let spent = stages(&client);
+        for stage in needs {
+            assert!(spent.get(stage).is_some_and(|ns| *ns > 0), "{name} at the client has no {stage}: {spent:?}");
+        }
+        assert_eq!(server["total"]["count"], client["total"]["count"], "{name}: {server:#} {client:#}");
+        let (all, at_server, booked) = (sum(&client["total"]), sum(&server["total"]), spent.values().sum::<u64>());
+        assert!(booked.abs_diff(all) <= all / 50, "{name}: {booked} ns of {all} are booked: {spent:?}");
+        let told = all - spent["wire"];
+        assert!(at_server < all && at_server * 9 / 10 < told, "{name}: {at_server} ns at the server, {told} told");
+    }
+    client.terminate();
+    server.terminate();
+    home.check();
+}
+
+/// A client's verdict names the server's part and what holds requests back there; a server that is away is told while it is.
+#[test]
+fn a_clients_verdict_tells_the_way_from_the_server() {
+    let home = Home::new("verdict");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    fs::write(home.mount.join("file"), vec![7; 1 << 20]).expect("writable");
+    let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(home.mount.join("file")).expect("there");
+    let explained = || -> serde_json::Value {
+        let told = succeed(&["explain", &home.place(), "--seconds", "2", "--json"]);
+        serde_json::from_str::<serde_json::Value>(&told).expect("JSON")["verdict"].clone()
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut room = vec![0; 2 * 4096];
+            let skip = room.as_ptr().align_offset(4096);
+            while !over.load(Ordering::Relaxed) {
+                file.read_exact_at(&mut room[skip..skip + 4096], 0).expect("it waits for a server that is away");
+            }
+        });
+        succeed(&["volume", "set", text(&home.data), "default", "--iops-max", "100"]);
+        let verdict = explained();
+        assert!(verdict["cause"] == "limit" && verdict["resource"].to_string().contains("limits at"), "{verdict:#}");
+        succeed(&["volume", "set", text(&home.data), "default", "--iops-max", "none"]);
+        server.kill();
+        std::thread::sleep(Duration::from_millis(500));
+        let verdict = explained();
+        assert!(verdict["cause"] == "network" && verdict["sentence"].to_string().contains("is away"), "{verdict:#}");
+        let server = home.serve(&[]);
+        over.store(true, Ordering::Relaxed);
+        reader.join().expect("its reads go on");
+        client.terminate();
+        server.terminate();
+    });
     home.check();
 }

@@ -8,6 +8,7 @@
 mod accepts;
 pub mod budget;
 pub mod buffer;
+pub mod classes;
 pub mod clock;
 pub mod disk;
 pub mod event;

@@ -79,7 +79,8 @@ fn service(window: &Window, verb: &str) -> Service {
         let took_ns = (io.took.sum_ns as f64 - window.look_ns() * count).max(0.0);
         sum.transfers += count;
         sum.took_ns += took_ns;
-        if let Some(usual_ns) = usual_ns(window, io) {
+        let class = (&*io.verb, io.bytes_max, io.depth);
+        if let Some(usual_ns) = window.after.baseline.usual_ns(class) {
             sum.known += count;
             sum.known_ns += took_ns;
             sum.usual_ns += usual_ns * count;
@@ -107,18 +108,6 @@ fn rate(window: &Window, verb: &str) -> f64 {
     let of_size = classes.filter(|class| class.verb == verb && class.bytes_max == size);
     let most = of_size.map(|class| class.rate_max).max().unwrap_or(0);
     window.per_second(count as f64) / most.max(1) as f64
-}
-
-/// The usual service of a class. If it was never seen at this depth: that of the nearest lower depth, as if a device that
-/// has twice as many transfers took twice as long for each, or that of the next higher one.
-fn usual_ns(window: &Window, io: &Io) -> Option<f64> {
-    let baseline = &window.after.baseline;
-    let at = |depth: u64| baseline.class(&io.verb, io.bytes_max, depth).and_then(|class| class.usual_ns());
-    let exact = at(io.depth).map(|ns| ns as f64);
-    let mut lower = std::iter::successors(Some(io.depth / 2), |depth| Some(depth / 2)).take_while(|depth| *depth > 0);
-    let from_lower = || lower.find_map(|depth| Some(at(depth)? as f64 * io.depth as f64 / depth as f64));
-    let from_higher = || (1..6).find_map(|power| at(io.depth << power).map(|ns| ns as f64));
-    exact.or_else(from_lower).or_else(from_higher)
 }
 
 /// The usual service of a class at the least depth that was seen.

@@ -8,18 +8,31 @@ mod layer;
 mod limit;
 mod lock;
 mod memory;
+mod network;
 mod space;
 mod tiers;
 
 use crate::{Finding, Window};
 
+pub use network::class_name;
 pub use tiers::is_of_disks;
 
 /// A cause's evidence.
 type Cause = fn(&Window) -> Option<Finding>;
 
-/// All causes.
-pub const ALL: [Cause; 15] = [
+/// The causes at a client of a server: those of its own process, the way to the server, and the server.
+pub const OF_CLIENTS: [Cause; 7] = [
+    core::find_busy,
+    core::find_taken,
+    lock::find,
+    memory::find,
+    layer::find,
+    network::find,
+    network::find_server,
+];
+
+/// The causes at a brick.
+pub const OF_BRICKS: [Cause; 15] = [
     device::find,
     device::find_flush,
     core::find_busy,

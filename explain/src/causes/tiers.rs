@@ -180,7 +180,7 @@ mod tests {
     use super::find_disk;
     use crate::Window;
     use crate::baseline::{Baseline, Class};
-    use crate::causes::ALL;
+    use crate::causes::OF_BRICKS;
     use crate::snapshot::{Io, Operation, Snapshot, Tier, Tiers};
     use crate::times::Times;
     use std::collections::BTreeMap;
@@ -208,7 +208,7 @@ mod tests {
 
     /// The causes that are found to have more than half of the requests' time, each with its resource.
     fn found(window: &Window) -> Vec<(String, String)> {
-        let all = ALL.iter().filter_map(|cause| cause(window)).filter(|found| found.share > 0.5);
+        let all = OF_BRICKS.iter().filter_map(|cause| cause(window)).filter(|found| found.share > 0.5);
         all.map(|found| (found.cause, found.resource)).collect()
     }
 
@@ -263,7 +263,7 @@ mod tests {
             let (before, io) = (Snapshot { at_ns: 1, ..Snapshot::default() }, vec![write.clone()]);
             let after = Snapshot { at_ns: 1_000_000_001, operations, io, tiers, baseline, ..Snapshot::default() };
             let window = Window::between(&before, &after).expect("of one daemon");
-            let all = ALL.iter().filter_map(|cause| cause(&window)).filter(|found| found.share > 0.1);
+            let all = OF_BRICKS.iter().filter_map(|cause| cause(&window)).filter(|found| found.share > 0.1);
             all.map(|found| found.cause).collect::<Vec<_>>()
         };
         assert_eq!(told(150_000_000, 900_000_000), ["destage"]);

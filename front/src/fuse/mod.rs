@@ -26,7 +26,6 @@ mod reader_token;
 mod recent;
 pub mod reply;
 mod rings;
-mod rows;
 mod serve;
 mod sharing;
 mod syscall;

@@ -96,6 +96,11 @@ impl Listener {
         })
     }
 
+    /// Number of clients' requests that are under way.
+    pub fn under_way(&self) -> usize {
+        self.server.under_way()
+    }
+
     /// The sessions of clients.
     pub fn attached(&self, volumes: &[base::Volume]) -> Vec<Attached> {
         let known = self.groups.network_sessions().into_iter();

@@ -2,11 +2,11 @@
 //! in a file of the brick's directory.
 
 use super::kernel;
-use super::signals::{cores, io};
+use super::signals::{cores, io, network};
 use base::checksum::crc32c;
-use explain::causes::is_of_disks;
-use explain::snapshot::{Io, Process};
-use explain::{Baseline, Snapshot, Window};
+use explain::causes::{class_name, is_of_disks};
+use explain::snapshot::{Io, Network, Process};
+use explain::{Baseline, Snapshot, Times, Window};
 use runtime::Runtime;
 use runtime::real::{Access, Directory, Probe};
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use wire::Client;
 
 /// The file's name.
 pub const FILE: &str = "device-baseline";
@@ -25,6 +26,14 @@ const LOOK: Duration = Duration::from_secs(1);
 const KEEP: Duration = Duration::from_secs(60);
 /// Most bytes of the file that are read: all classes with all their seconds have a fifth of it.
 const BYTES_MAX: u64 = 4 << 20;
+
+/// The world that is learned from.
+struct World {
+    runtime: Runtime,
+    probe: Probe,
+    /// The client, if it is one of a server.
+    client: Option<Arc<Client>>,
+}
 
 struct Shared {
     baseline: Mutex<Baseline>,
@@ -40,13 +49,13 @@ pub struct Learner {
 
 impl Learner {
     /// Starts to learn, from where the file left off. A file that is damaged counts as none.
-    pub fn start(data: Directory, runtime: Runtime, probe: Probe) -> Learner {
+    pub fn start(data: Directory, runtime: Runtime, probe: Probe, client: Option<Arc<Client>>) -> Learner {
         let baseline = Mutex::new(read(&data).unwrap_or_default());
         let shared = Arc::new(Shared { baseline, stopping: Mutex::new(false), bell: Condvar::new() });
-        let there = shared.clone();
+        let (there, world) = (shared.clone(), World { runtime, probe, client });
         let learn = move || {
             runtime::real::set_batch_policy();
-            learn(&there, &data, &runtime, &probe);
+            learn(&there, &data, &world);
         };
         // Without the thread nothing is learned, and `explain` says so.
         let thread = std::thread::Builder::new().name("sinter-learn".into()).spawn(learn).ok();
@@ -73,9 +82,9 @@ impl Drop for Learner {
     }
 }
 
-fn learn(shared: &Shared, data: &Directory, runtime: &Runtime, probe: &Probe) {
+fn learn(shared: &Shared, data: &Directory, world: &World) {
     // None after a second without I/O: then nothing more is read.
-    let (mut before, mut seen) = (None, io(probe));
+    let (mut before, mut seen) = (None, world.seen());
     let (mut kept, mut known) = (Instant::now(), 0);
     loop {
         let stopping = shared.stopping.lock().expect("no panic while held");
@@ -85,11 +94,11 @@ fn learn(shared: &Shared, data: &Directory, runtime: &Runtime, probe: &Probe) {
         let is_over = *stopping;
         drop(stopping);
         if !is_over {
-            let now = io(probe);
-            let after = (now != seen).then(|| look(now.clone(), runtime, probe));
+            let now = world.seen();
+            let after = (now != seen).then(|| world.look(now.clone()));
             if let Some(window) = before.zip(after.as_ref()).and_then(|(before, after)| Window::between(&before, after))
             {
-                known += teach(&mut shared.baseline.lock().expect("no panic while held"), &window, runtime);
+                known += teach(&mut shared.baseline.lock().expect("no panic while held"), &window, &world.runtime);
             }
             (before, seen) = (after, now);
         }
@@ -104,22 +113,38 @@ fn learn(shared: &Shared, data: &Directory, runtime: &Runtime, probe: &Probe) {
     }
 }
 
-fn look(io: Vec<Io>, runtime: &Runtime, probe: &Probe) -> Snapshot {
-    let process = Process { threads: kernel::threads(), ..Process::default() };
-    Snapshot { at_ns: runtime.clock.now_ns(), io, cores: cores(probe), process, ..Snapshot::default() }
+impl World {
+    /// The figures of transfers and requests so far.
+    fn seen(&self) -> (Vec<Io>, Option<Network>) {
+        (io(&self.probe), self.client.as_ref().map(|client| network("", client)))
+    }
+    fn look(&self, (io, network): (Vec<Io>, Option<Network>)) -> Snapshot {
+        let process = Process { threads: kernel::threads(), ..Process::default() };
+        let (at_ns, cores) = (self.runtime.clock.now_ns(), cores(&self.probe));
+        Snapshot { at_ns, io, network, cores, process, ..Snapshot::default() }
+    }
 }
 
-/// Teaches a second's transfers of flash; those of all purposes count, since a device does not know them. Returns the number
-/// of classes.
+/// Teaches a second's transfers of flash; those of all purposes count, since a device does not know them. At a client it teaches the
+/// requests to the server: their time on the way, and at the server. Returns the number of classes.
 fn teach(baseline: &mut Baseline, window: &Window, runtime: &Runtime) -> usize {
-    let mut classes: BTreeMap<(&str, u64, u64), (u64, f64)> = BTreeMap::new();
+    let mut classes: BTreeMap<(String, u64, u64), (u64, f64)> = BTreeMap::new();
+    let mut add = |verb: String, (bytes_max, depth): (u64, u64), times: &Times, less_ns: f64| {
+        let (count, sum_ns) = classes.entry((verb, bytes_max, depth)).or_default();
+        *count += times.count;
+        *sum_ns += (times.sum_ns as f64 - less_ns * times.count as f64).max(0.0);
+    };
     for io in window.io.iter().filter(|io| !is_of_disks(&io.purpose)) {
-        let (count, sum_ns) = classes.entry((&io.verb, io.bytes_max, io.depth)).or_default();
-        *count += io.took.count;
-        *sum_ns += (io.took.sum_ns as f64 - window.look_ns() * io.took.count as f64).max(0.0);
+        add(io.verb.clone(), (io.bytes_max, io.depth), &io.took, window.look_ns());
     }
-    for (&class, &(count, sum_ns)) in &classes {
-        baseline.learn(class, count, (sum_ns / count.max(1) as f64) as u64, runtime.random.next_u64());
+    for trips in window.network.iter().flat_map(|network| &network.trips) {
+        let class = (trips.bytes_max, trips.depth);
+        add(class_name("wire", &trips.verb), class, &trips.wire, window.look_ns());
+        add(class_name("server", &trips.verb), class, &trips.server, 0.0);
+    }
+    for ((verb, bytes_max, depth), &(count, sum_ns)) in &classes {
+        let mean_ns = (sum_ns / count.max(1) as f64) as u64;
+        baseline.learn((verb, *bytes_max, *depth), count, mean_ns, runtime.random.next_u64());
     }
     classes.len()
 }

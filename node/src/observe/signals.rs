@@ -6,8 +6,8 @@ use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use explain::Times;
 use explain::snapshot::{
-    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Operation, Pool, Snapshot, Space,
-    Tenant, Tiers, Whole,
+    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Network, Operation, Pool, Snapshot, Space,
+    Tenant, Tiers, Trips, Whole,
 };
 use front::fuse::Serving;
 use group::Groups;
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use store::format::devices::Tier;
+use wire::Client;
 
 /// Pause between two looks at the requests in flight, and at the sample of whole requests.
 const LOOK: Duration = Duration::from_millis(10);
@@ -35,6 +36,8 @@ pub struct Gatherer {
     pub probe: Probe,
     /// The brick's groups; none at a client.
     pub groups: Option<Arc<Groups>>,
+    /// The client's session, with the server's name; none at a brick.
+    pub client: Option<(String, Arc<Client>)>,
     /// The brick's directory.
     pub data: PathBuf,
     /// The brick's disks, once somebody has asked: they stay while it is served.
@@ -50,11 +53,12 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Looks for `looking`, then tells everything. `mounts`: those of the daemon. `of_volumes`: layers, limits and shares.
+    /// Looks for `looking`, then tells everything. `mounts`: those of the daemon, beside the number of other machines' requests that it
+    /// has. `of_volumes`: layers, limits and shares.
     pub fn snapshot(
         &self,
         looking: Duration,
-        mounts: &[Arc<Serving>],
+        (mounts, of_others): (&[Arc<Serving>], &dyn Fn() -> usize),
         of_volumes: (Vec<LayerFigures>, Vec<LimitFigures>, Vec<Tenant>),
     ) -> Snapshot {
         let (layers, limits, tenants) = of_volumes;
@@ -68,10 +72,12 @@ impl Gatherer {
         while began.elapsed() < looking && !self.is_ending.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);
             in_flight.looks += 1;
-            in_flight.in_daemon += mounts.iter().map(|serving| serving.under_way() as u64).sum::<u64>();
+            let others = of_others() as u64;
+            in_flight.in_daemon += others + mounts.iter().map(|serving| serving.under_way() as u64).sum::<u64>();
             if let Some(waiting) = control.as_ref().and_then(|control| waiting(control, mounts)) {
                 in_flight.kernel_looks += 1;
-                in_flight.in_kernel += waiting;
+                // Those of other machines wait in no kernel of this one.
+                in_flight.in_kernel += others + waiting;
             }
             sample.extend(self.runtime.ledger.samples(&mut sampled).iter().map(whole));
         }
@@ -95,6 +101,7 @@ impl Gatherer {
             space: self.groups.as_deref().map(space).unwrap_or_default(),
             tiers: self.groups.as_deref().and_then(tiers),
             log: self.groups.as_deref().map(log).unwrap_or_default(),
+            network: self.client.as_ref().map(|(server, client)| network(server, client)),
             baseline: self.learner.baseline(),
         }
     }
@@ -175,6 +182,26 @@ fn tiers(groups: &Groups) -> Option<Tiers> {
         destage_ns: groups.destage_ns(),
         pinned_bytes: bytes(groups.cleaner().pinned_blocks),
     })
+}
+
+/// A client's way to its server.
+pub fn network(server: &str, client: &Client) -> Network {
+    let ways = client.ways();
+    let trips = |trips: &wire::client::Trips| Trips {
+        verb: trips.verb.to_string(),
+        bytes_max: trips.bytes_max,
+        depth: trips.depth,
+        wire: Times::of(&trips.wire),
+        server: Times::of(&trips.server),
+    };
+    Network {
+        server: server.to_string(),
+        connections: ways.connections as u64,
+        round_trip_ns: ways.round_trip_ns,
+        retransmits: ways.retransmits,
+        away_ns: ways.away_ns,
+        trips: ways.trips.iter().map(trips).collect(),
+    }
 }
 
 fn log(groups: &Groups) -> Log {

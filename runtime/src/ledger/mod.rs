@@ -3,11 +3,13 @@
 //! (mission G3, N1; decision D6).
 
 mod kept;
+mod rows;
 mod span;
 mod stage;
 mod tape;
 
 pub use kept::Subject;
+pub use rows::Rows;
 pub use span::{Arrival, Phases, Span};
 pub use stage::Stage;
 pub use tape::TAPED_WORDS;
@@ -95,13 +97,25 @@ impl Ledger {
     fn unit(&self) -> Unit {
         self.shared.stamps.as_ref().map_or(Unit::NS, |stamps| stamps.unit())
     }
+    /// Converts a duration in the ledger's unit to nanoseconds.
+    pub fn ns(&self, lapse: Lapse) -> u64 {
+        self.unit().ns(lapse.0)
+    }
     /// Converts nanoseconds to the ledger's unit.
     pub fn lapse(&self, ns: u64) -> Lapse {
         Lapse(self.unit().count(ns))
     }
     /// The row of an operation's name.
     pub fn row(&self, name: &str) -> OpRow {
-        self.shared.names.iter().position(|&known| known == name).expect("every operation has a row")
+        self.known_row(name).expect("every operation has a row")
+    }
+    fn known_row(&self, name: &str) -> Option<OpRow> {
+        self.shared.names.iter().position(|&known| known == name)
+    }
+    /// The stages of a request so far that took any time, with their nanoseconds.
+    pub fn stages_ns(&self, span: &Span) -> impl Iterator<Item = (Stage, u64)> {
+        let unit = self.unit();
+        span.spent().map(move |(stage, spent)| (stage, unit.ns(spent.0)))
     }
     /// Ends a span at `now`; only to be called by the thread of core `core`.
     #[inline]

@@ -116,6 +116,33 @@ impl Span {
         self.mark(stage, ended.min(now));
         self.mark(Stage::Core, now);
     }
+    /// Books the time since the last mark on stages of which another process has told, as far as it goes, and the rest of it up to
+    /// `ended`, when its answer came, on `way`; then `Core` until `now`. Returns the part that the other process has told of, and the rest.
+    pub fn mark_answer(
+        &self,
+        told: impl Iterator<Item = (Stage, Lapse)>,
+        way: Stage,
+        ended: Stamp,
+        now: Stamp,
+    ) -> (Lapse, Lapse) {
+        let all = ended.min(now).since(self.last.get()).0;
+        let mut left = all;
+        for (stage, spent) in told {
+            // The clocks of two machines need not agree.
+            let spent = spent.0.min(left);
+            self.add(stage, spent);
+            left -= spent;
+        }
+        self.add(way, left);
+        self.last.set(Stamp(self.last.get().0 + all));
+        self.mark(Stage::Core, now);
+        (Lapse(all - left), Lapse(left))
+    }
+    /// The stages that took any time so far.
+    pub(super) fn spent(&self) -> impl Iterator<Item = (Stage, Lapse)> {
+        let all = Stage::ALL.into_iter().zip(&self.stages).map(|(stage, spent)| (stage, Lapse(spent.get())));
+        all.filter(|(_, spent)| spent.0 > 0)
+    }
     #[inline]
     fn add(&self, stage: Stage, spent: u64) {
         if spent > 0 {

@@ -42,6 +42,10 @@ pub enum Stage {
     Read,
     /// Computing and comparing checksums.
     Verify,
+    /// At a client of a server: the server's own stages that the client has too (core, front, layers, buffer, lock, other, reply).
+    Server,
+    /// At a client of a server: the way there and back, from the request's hand-over to its answer, less what the server has booked.
+    Wire,
     /// Time that no other stage claims.
     Other,
     /// Handing the reply to the client.
@@ -50,7 +54,7 @@ pub enum Stage {
 
 impl Stage {
     /// All stages, in the order in which a request meets them.
-    pub const ALL: [Stage; 21] = [
+    pub const ALL: [Stage; 23] = [
         Stage::Core,
         Stage::Front,
         Stage::Layers,
@@ -70,6 +74,8 @@ impl Stage {
         Stage::Flush,
         Stage::Read,
         Stage::Verify,
+        Stage::Server,
+        Stage::Wire,
         Stage::Other,
         Stage::Reply,
     ];
@@ -95,6 +101,8 @@ impl Stage {
             Stage::Flush => "flush",
             Stage::Read => "read",
             Stage::Verify => "verify",
+            Stage::Server => "server",
+            Stage::Wire => "wire",
             Stage::Other => "other",
             Stage::Reply => "reply",
         }

@@ -5,6 +5,7 @@ use super::cores::Cores;
 use super::pool::PoolSummary;
 use super::stamps::Stamps;
 use crate::OBSERVED;
+use crate::classes::{self, DEPTHS, SIZES};
 use crate::histogram::{Histogram, Summary, bump};
 use crate::stamp::Stamp;
 use crate::transfer::Purpose;
@@ -39,10 +40,6 @@ impl Verb {
     }
 }
 
-/// Number of classes of size: up to 4 KiB, 16 KiB, 64 KiB, 256 KiB, and more.
-const SIZES: usize = 5;
-/// Number of classes of depth: 1, 2 or 3, 4 to 7, 8 to 15, 16 to 31, and more transfers of the core under way.
-const DEPTHS: usize = 6;
 const CLASSES: usize = Purpose::ALL.len() * Verb::ALL.len() * SIZES * DEPTHS;
 
 /// A class of I/O: purpose, verb, size and depth. Times of different classes don't compare.
@@ -52,18 +49,17 @@ pub(super) struct IoClass(usize);
 impl IoClass {
     /// The class of a transfer of this many bytes, at depth 1.
     pub fn of(purpose: Purpose, verb: Verb, bytes: usize) -> IoClass {
-        let size = (bytes.div_ceil(4096).max(1).next_power_of_two().ilog2() as usize).div_ceil(2).min(SIZES - 1);
-        IoClass(((purpose as usize * Verb::ALL.len() + verb as usize) * SIZES + size) * DEPTHS)
+        IoClass(((purpose as usize * Verb::ALL.len() + verb as usize) * SIZES + classes::size(bytes)) * DEPTHS)
     }
     /// The class, for a transfer that is one of `depth` of its core under way.
     pub fn at_depth(self, depth: usize) -> IoClass {
-        IoClass(self.0 - self.0 % DEPTHS + (depth.max(1).ilog2() as usize).min(DEPTHS - 1))
+        IoClass(self.0 - self.0 % DEPTHS + classes::depth(depth))
     }
     fn parts(self) -> (Purpose, Verb, u64, u64) {
         let (rest, depth) = (self.0 / DEPTHS, self.0 % DEPTHS);
         let (rest, size) = (rest / SIZES, rest % SIZES);
         let (purpose, verb) = (rest / Verb::ALL.len(), rest % Verb::ALL.len());
-        (Purpose::ALL[purpose], Verb::ALL[verb], 4096 << (2 * size), 1 << depth)
+        (Purpose::ALL[purpose], Verb::ALL[verb], classes::bytes_max(size), classes::depth_min(depth))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Promises: a request takes effect once, whatever becomes of connections and of the server's process (rule P9); a failover is no
 //! error: a request waits until the server is back. Absent by design: caches, and who decides how long to wait.
 
+mod account;
 mod changes;
 mod holdings;
 mod join;
@@ -20,13 +21,15 @@ use crate::locks::Locks;
 use crate::share::Share;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
+use account::{Account, Quality};
+pub use account::{Trips, Ways};
 use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
 use runtime::net::Address;
 use runtime::tasks::{Local, either};
-use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
+use runtime::{Buf, Event, Lock, Runtime, Slice, Span, Stage, Stamp};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -76,6 +79,8 @@ struct Pending {
 #[derive(Default)]
 struct State {
     outcome: Option<Outcome>,
+    /// The time at which it came.
+    came: Stamp,
     /// The answer for who waits, once nobody wants to wait any more.
     given_up: Option<Error>,
     /// The request, once nobody waits for it.
@@ -96,6 +101,7 @@ struct Left {
 struct Wire {
     lane: Option<Arc<Lane>>,
     pending: BTreeMap<u64, Arc<Pending>>,
+    quality: Quality,
 }
 
 /// The way to the server, as an operator wants to know it.
@@ -113,6 +119,8 @@ pub struct Reach {
 #[derive(Default)]
 struct Server {
     reach: Reach,
+    /// Nanoseconds without a connection, in times that are over.
+    away_ns: u64,
     welcome: Option<HelloOk>,
     /// The start to which this client has told what it has open.
     told_boot: Option<u64>,
@@ -131,6 +139,8 @@ pub struct Client {
     window: Lock<Window>,
     answered: Event,
     wires: Vec<Lock<Wire>>,
+    /// The times of requests, by core.
+    accounts: Vec<Account>,
     holdings: Lock<Holdings>,
     changes: Lock<Changes>,
     share: Share,
@@ -160,6 +170,7 @@ impl Client {
             window: Lock::new("window", Window::default()),
             answered: Event::new(),
             wires: (0..cores).map(|_| Lock::new("wire", Wire::default())).collect(),
+            accounts: (0..cores).map(|_| Account::default()).collect(),
             holdings: Lock::new("holdings", Holdings::default()),
             changes: Lock::new("changes", Changes::default()),
             share: Share::default(),
@@ -241,14 +252,15 @@ impl Client {
         let (payload, state) = (Lock::new("payload", payload), Lock::new("pending", State::default()));
         let (asked, came) = (context.request.0, Event::new());
         let pending = Arc::new(Pending { asked, frame: bytes, payload, may_give_up, state, came });
-        let wire = &self.wires[self.runtime.tasks.core()];
-        {
-            let mut wire = wire.lock();
+        context.span.mark(Stage::Other, self.runtime.stamp());
+        let under_way = {
+            let mut wire = self.wires[self.runtime.tasks.core()].lock();
             if let Some(lane) = &wire.lane {
                 send(lane, &pending);
             }
             wire.pending.insert(number, pending.clone());
-        }
+            wire.pending.len()
+        };
         // It may have been refused before it was listed.
         self.fail_if_over();
         let left = |op| Left { number, changed, context: context.copied(), op };
@@ -257,12 +269,15 @@ impl Client {
             let given_up = {
                 let mut state = pending.state.lock();
                 if let Some(outcome) = state.outcome.take() {
+                    let (came, told) = (state.came, outcome.as_ref().ok().map(|(told, ..)| told));
                     drop(state);
+                    self.book(&context.span, told, (&op, payload_bytes, under_way), came);
                     return self.note(&left(op), outcome);
                 }
                 state.given_up.clone()
             };
             if let Some(error) = given_up {
+                context.span.mark(Stage::Wire, self.runtime.stamp());
                 return self.leave(&pending, left(op), error).await;
             }
             pending.came.after(ticket).await;
@@ -331,7 +346,7 @@ impl Client {
             match state.left.take() {
                 Some(left) => left,
                 None => {
-                    state.outcome = Some(outcome);
+                    (state.outcome, state.came) = (Some(outcome), self.runtime.stamp());
                     drop(state);
                     pending.came.notify();
                     return Vec::new();
@@ -450,9 +465,11 @@ impl Client {
         });
     }
     fn arrived(&self) {
-        let reach = &mut self.server.lock().reach;
-        reach.connections += 1;
-        reach.away_since_ns = None;
+        let (mut server, now_ns) = (self.server.lock(), self.runtime.clock.now_ns());
+        server.reach.connections += 1;
+        if let Some(since_ns) = server.reach.away_since_ns.take() {
+            server.away_ns += now_ns - since_ns;
+        }
     }
     fn left(&self) {
         let reach = &mut self.server.lock().reach;
@@ -481,7 +498,10 @@ impl Client {
                 self.arrived();
                 self.hear_caches();
                 let ended = self.take_replies(core, &mut reader, boot).await;
-                self.wires[core].lock().lane = None;
+                let mut wire = self.wires[core].lock();
+                wire.lane = None;
+                wire.quality.ended();
+                drop(wire);
                 self.left();
                 ended
             }

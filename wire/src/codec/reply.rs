@@ -6,7 +6,7 @@ use super::sums::Sums;
 use crate::{Answer, FrameKind, Header, Position, frame};
 use base::limits::IO_BYTES_MAX;
 use base::{Error, GroupId, Index, Kind, Op, Reply, Result, Term};
-use runtime::{Slice, Stage};
+use runtime::{Ledger, Slice, Span, Stage};
 
 /// Bytes of a reply that travels in the body, which has room for the largest attribute and for what else there is. Longer ones,
 /// of large directories and many volumes, travel as payload.
@@ -39,26 +39,36 @@ impl From<Failure> for Error {
     }
 }
 
+/// Number of stages that a server has.
+const STAGES: usize = 21;
+
+const _: () = assert!(STAGES <= 32, "the stages that took any time are a bit each");
+
 /// Microseconds that a request has spent in stages at the server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Stages([u32; Stage::ALL.len()]);
-
-const _: () = assert!(Stage::ALL.len() <= 32, "the stages that took any time are a bit each");
-
-impl Default for Stages {
-    fn default() -> Stages {
-        Stages([0; Stage::ALL.len()])
-    }
-}
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stages([u32; STAGES]);
 
 impl Stages {
-    /// Gives a stage its time.
+    /// The stages of a request so far.
+    pub fn of(ledger: &Ledger, span: &Span) -> Stages {
+        let (mut stages, mut rest_ns) = (Stages::default(), 0);
+        for (stage, ns) in ledger.stages_ns(span) {
+            // Parts of microseconds count for the next stage, so that the sum is right.
+            let ns = ns + rest_ns;
+            stages.set(stage, u32::try_from(ns / 1000).unwrap_or(u32::MAX));
+            rest_ns = ns % 1000;
+        }
+        stages
+    }
+    /// Gives a stage its time. Stages that only clients have are not told.
     pub fn set(&mut self, stage: Stage, us: u32) {
-        self.0[code(stage)] = us;
+        if let Some(code) = code(stage) {
+            self.0[code] = us;
+        }
     }
     /// The stages that took any time.
     pub fn spent(&self) -> impl Iterator<Item = (Stage, u32)> {
-        Stage::ALL.into_iter().map(|stage| (stage, self.0[code(stage)])).filter(|(_, us)| *us > 0)
+        Stage::ALL.into_iter().filter_map(|stage| Some((stage, self.0[code(stage)?]))).filter(|(_, us)| *us > 0)
     }
     fn put(&self, put: &mut Put<'_>) {
         let met = self.0.iter().enumerate().fold(0, |met, (code, us)| met | u32::from(*us > 0) << code);
@@ -67,7 +77,7 @@ impl Stages {
     }
     fn take(take: &mut Take<'_>) -> Result<Stages> {
         let met = take.u32()?;
-        if u64::from(met) >> Stage::ALL.len() != 0 {
+        if u64::from(met) >> STAGES != 0 {
             return Err(corrupt("a reply has a stage that is not known"));
         }
         let mut stages = Stages::default();
@@ -81,9 +91,9 @@ impl Stages {
     }
 }
 
-/// The bit of a stage.
-fn code(stage: Stage) -> usize {
-    match stage {
+/// The bit of a stage that a server has.
+fn code(stage: Stage) -> Option<usize> {
+    Some(match stage {
         Stage::Core => 0,
         Stage::Front => 1,
         Stage::Layers => 2,
@@ -105,7 +115,8 @@ fn code(stage: Stage) -> usize {
         Stage::Verify => 18,
         Stage::Other => 19,
         Stage::Reply => 20,
-    }
+        Stage::Server | Stage::Wire => return None,
+    })
 }
 
 /// A reply as it travels.

@@ -19,9 +19,10 @@ use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{Error, FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
 use runtime::net::{ConnectionId, ListenerId};
+use runtime::ledger::Rows;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::{Flow, Local, either};
-use runtime::{Buf, Event, Lock, Runtime, Slice, Span};
+use runtime::{Buf, Event, Lock, Runtime, Slice, Span, Stage, Subject};
 use sessions::{Begin, Session, Sessions};
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
@@ -143,6 +144,8 @@ pub struct Server<S> {
     credentials: Lock<Option<Credentials>>,
     sessions: Sessions,
     strangers: Strangers,
+    /// The rows of the ledger, if it distinguishes operations.
+    rows: Option<Rows>,
     is_stopping: AtomicBool,
     stopped: Event,
     /// Number of tasks that use the service beside requests, and when one of them has ended.
@@ -185,6 +188,7 @@ impl<S: Service> Server<S> {
             credentials: Lock::new("credentials", credentials),
             sessions: Sessions::known(known, runtime.clock.now_ns()),
             strangers: Strangers::default(),
+            rows: Rows::known(&runtime.ledger),
             is_stopping: AtomicBool::new(false),
             stopped: Event::new(),
             busy: AtomicUsize::new(0),
@@ -242,6 +246,10 @@ impl<S: Service> Server<S> {
     /// True for a session that has a connection.
     pub fn is_connected(&self, session: SessionId) -> bool {
         self.sessions.get(session).is_some_and(|session| session.is_connected())
+    }
+    /// Number of requests that are under way.
+    pub fn under_way(&self) -> usize {
+        self.sessions.all().iter().map(|session| session.under_way()).sum()
     }
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
@@ -626,6 +634,7 @@ impl<S: Service> Talk<S> {
         let span = Span::start(runtime.stamp());
         let bytes: &[u8] = payload.as_deref().unwrap_or(&[]);
         let asked = op::decode(&header, body, bytes, span).map_err(nonsense)?;
+        asked.context.span.mark(Stage::Front, runtime.stamp());
         // Rights go by the session, not by what a request says.
         let context = Context { volume: self.numbers.0.unwrap_or(asked.context.volume), ..asked.context };
         let (talk, op) = (self.clone(), asked.op);
@@ -638,7 +647,8 @@ impl<S: Service> Talk<S> {
     }
     /// Performs a request and replies.
     async fn perform(self, header: Header, context: Context, op: Op, data: Option<Buf>) {
-        let request = header.request.0;
+        let (request, runtime) = (header.request.0, &self.server.runtime);
+        context.span.mark(Stage::Core, runtime.stamp());
         self.wait_for_others().await;
         loop {
             match self.session.begin(request) {
@@ -651,8 +661,22 @@ impl<S: Service> Talk<S> {
         }
         let asked = op.clone();
         let answer = self.server.service.call(&self.volume, &context, op, data).await;
+        context.span.mark(Stage::Other, runtime.stamp());
         self.session.finish(request);
-        self.reply(&header, &asked, answer).await;
+        let failed = answer.as_ref().err().map(|error| error.kind);
+        self.reply(&header, &context, &asked, answer).await;
+        self.record(&context, &asked, failed);
+    }
+    /// Adds a request that was answered to the ledger.
+    fn record(&self, context: &Context, op: &Op, failed: Option<Kind>) {
+        let runtime = &self.server.runtime;
+        let (Some(rows), core) = (&self.server.rows, runtime.tasks.core()) else { return };
+        if let Some(kind) = failed {
+            runtime.ledger.failed(core, rows.row(op), kind);
+        }
+        // The caller's thread is one of another machine.
+        let subject = Subject { ino: op.home().map_or(0, |ino| ino.0), uid: context.uid, thread: 0 };
+        runtime.ledger.record(core, rows.row(op), &context.span, subject, runtime.stamp());
     }
     /// Waits, after a start, until the other sessions of before have let go of what they cache, or are over.
     async fn wait_for_others(&self) {
@@ -664,8 +688,11 @@ impl<S: Service> Talk<S> {
             either(self.server.let_go.after(ticket), self.server.runtime.clock.sleep(RECALL_NS)).await;
         }
     }
-    async fn reply(&self, header: &Header, op: &Op, answer: Result<Answer>) {
-        let told = Told::of(op, &answer, Stages::default());
+    async fn reply(&self, header: &Header, context: &Context, op: &Op, answer: Result<Answer>) {
+        let runtime = &self.server.runtime;
+        let mut told = Told::of(op, &answer, Stages::default());
+        context.span.mark(Stage::Reply, runtime.stamp());
+        told.stages = Stages::of(&runtime.ledger, &context.span);
         let payload = answer.ok().and_then(|answer| answer.data);
         let mut bytes = Vec::with_capacity(256);
         let payload = match reply::frame(&mut bytes, *header, &told, payload.as_ref().map_or(0, |data| data.len())) {
@@ -674,7 +701,7 @@ impl<S: Service> Talk<S> {
                 Ok(long) => Some(long),
                 Err(error) => {
                     bytes.clear();
-                    let told = Told::of(op, &Err(error), Stages::default());
+                    let told = Told::of(op, &Err(error), told.stages);
                     let long = reply::frame(&mut bytes, *header, &told, 0);
                     assert!(long.is_none(), "an error is short");
                     None

@@ -1,8 +1,7 @@
-//! The ledger's rows of this front: one per operation name.
+//! The rows of operations: one per operation name.
 
+use super::{Ledger, OpRow};
 use base::{OP_NAMES, Op, Sync};
-use runtime::Ledger;
-use runtime::ledger::OpRow;
 
 /// Rows of a ledger by operation, looked up once.
 pub struct Rows([OpRow; OP_NAMES.len()]);
@@ -10,7 +9,15 @@ pub struct Rows([OpRow; OP_NAMES.len()]);
 impl Rows {
     /// The ledger's rows; it must know all of `OP_NAMES`.
     pub fn of(ledger: &Ledger) -> Rows {
-        Rows(std::array::from_fn(|index| ledger.row(OP_NAMES[index])))
+        Rows::known(ledger).expect("every operation has a row")
+    }
+    /// The ledger's rows. None of a ledger that does not distinguish operations.
+    pub fn known(ledger: &Ledger) -> Option<Rows> {
+        let mut rows = [0; OP_NAMES.len()];
+        for (row, name) in rows.iter_mut().zip(OP_NAMES) {
+            *row = ledger.known_row(name)?;
+        }
+        Some(Rows(rows))
     }
     /// The row of locks.
     pub fn lock(&self) -> OpRow {

@@ -1,0 +1,201 @@
+//! The way of a client to its server, and the server as the client sees it.
+
+use super::{percent, per_request, time};
+use crate::snapshot::{Network, Trips};
+use crate::{Finding, Times, Window};
+use runtime::Stage;
+
+/// Multiple of the usual time that counts as slower: means of one class differ by a fifth from second to second.
+const SLOWER: f64 = 1.3;
+/// Least share of the requests whose usual time is known.
+const KNOWN_MIN: f64 = 0.5;
+/// Number of the server's stages that are told.
+const STAGES_TOLD: usize = 3;
+/// The stages that a client's requests have at the server.
+const AT_SERVER: [Stage; 14] = [
+    Stage::Limit,
+    Stage::Space,
+    Stage::Quota,
+    Stage::Backlog,
+    Stage::Range,
+    Stage::Order,
+    Stage::Pool,
+    Stage::Index,
+    Stage::Held,
+    Stage::Queue,
+    Stage::Write,
+    Stage::Flush,
+    Stage::Read,
+    Stage::Server,
+];
+
+/// The times of one part of the requests' way against what is usual.
+#[derive(Clone, Copy, Default, Debug)]
+struct Part {
+    requests: f64,
+    took_ns: f64,
+    /// Requests of classes whose usual time is known; their times, and the times that they usually take.
+    known: f64,
+    known_ns: f64,
+    usual_ns: f64,
+}
+
+impl Part {
+    fn of(window: &Window, network: &Network, name: &str, times: fn(&Trips) -> &Times, less_ns: f64) -> Part {
+        let mut part = Part::default();
+        for trips in &network.trips {
+            let count = times(trips).count as f64;
+            let took_ns = (times(trips).sum_ns as f64 - less_ns * count).max(0.0);
+            part.requests += count;
+            part.took_ns += took_ns;
+            let class = (&*class_name(name, &trips.verb), trips.bytes_max, trips.depth);
+            if let Some(usual_ns) = window.after.baseline.usual_ns(class) {
+                part.known += count;
+                part.known_ns += took_ns;
+                part.usual_ns += usual_ns * count;
+            }
+        }
+        part
+    }
+    /// The time as a multiple of the usual one; 1 if that is not known of most requests.
+    fn slower(&self) -> f64 {
+        match self.known >= self.requests * KNOWN_MIN && self.usual_ns > 0.0 {
+            true => (self.known_ns / self.usual_ns).max(1.0),
+            false => 1.0,
+        }
+    }
+    /// Nanoseconds of all requests that would go if it were as it usually is.
+    fn excess_ns(&self) -> f64 {
+        self.took_ns * (1.0 - 1.0 / self.slower())
+    }
+    fn word(&self, what: &str) -> String {
+        let mean_ns = self.took_ns / self.requests.max(1.0);
+        let slower = self.slower();
+        format!(
+            "{what} {} where that usually takes {} ({slower:.1} times, {:.0} requests)",
+            time(mean_ns),
+            time(mean_ns / slower),
+            self.requests
+        )
+    }
+}
+
+/// The name under which the baseline has a part of the way of requests: `wire` or `server`, and their verb.
+pub fn class_name(part: &str, verb: &str) -> String {
+    format!("{part} {verb}")
+}
+
+/// The way to the server, if requests take longer on it than they usually do.
+pub fn find(window: &Window) -> Option<Finding> {
+    let network = window.network.as_ref()?;
+    let part = Part::of(window, network, "wire", |trips| &trips.wire, window.look_ns());
+    if part.slower() < SLOWER {
+        return None;
+    }
+    let mut evidence = vec![part.word("a request is on its way there and back for")];
+    evidence.push(format!(
+        "the round-trip time is {} now; this machine has sent {} segments again",
+        time(network.round_trip_ns as f64),
+        network.retransmits
+    ));
+    if network.away_ns > 0 {
+        evidence.push(format!("there was no connection for {} of this time", time(network.away_ns as f64)));
+    }
+    evidence.push(format!("the server itself had a request for {}", per_request(window, &names())));
+    let next = "look at the network (ping, `ethtool -S`, switches; `ss -ti` shows each connection); if a ping is quick, the server may \
+                read requests late because its CPUs are busy: `sinter explain` on the server";
+    let resource = format!("the way to {}", network.server);
+    Some(Finding::new("network", resource, window, part.excess_ns(), evidence, next))
+}
+
+/// The server, if it has requests for longer than it usually does, or holds them back by a limit.
+pub fn find_server(window: &Window) -> Option<Finding> {
+    let network = window.network.as_ref()?;
+    let limit_ns = window.stage_ns(&[Stage::Limit.name()]);
+    let part = Part::of(window, network, "server", |trips| &trips.server, 0.0);
+    let slower_ns = if part.slower() < SLOWER { 0.0 } else { part.excess_ns() };
+    if limit_ns > 0.0 && limit_ns >= slower_ns {
+        let evidence = vec![format!("a request waits {} for limits", per_request(window, &[Stage::Limit.name()]))];
+        let next = "an operator has set limits at the server: `sinter volume list` there shows them, `sinter volume set` and \
+                    `sinter limit` change them";
+        let resource = format!("limits at {}", network.server);
+        return Some(Finding::new("limit", resource, window, limit_ns, evidence, next));
+    }
+    if slower_ns == 0.0 {
+        return None;
+    }
+    let evidence = vec![part.word("the server has a request for"), stages(window)];
+    let next = "`sinter explain` on the server names the cause";
+    Some(Finding::new("server", network.server.clone(), window, slower_ns, evidence, next))
+}
+
+fn names() -> [&'static str; AT_SERVER.len()] {
+    AT_SERVER.map(Stage::name)
+}
+
+/// The stages in which the server has spent most time, for a sentence.
+fn stages(window: &Window) -> String {
+    let all_ns = window.stage_ns(&names()).max(1.0);
+    let mut stages: Vec<_> = names().map(|name| (name, window.stage_ns(&[name]))).into();
+    stages.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let told = stages.iter().take(STAGES_TOLD).filter(|(_, ns)| *ns > 0.0);
+    let told: Vec<_> = told.map(|(name, ns)| format!("{name} {}", percent(ns / all_ns))).collect();
+    format!("of its time are {}", told.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Process, Snapshot, Thread};
+    use crate::{Baseline, explain};
+
+    /// A window in which reads took so many microseconds on their way and at the server, where 40 and 60 are usual.
+    fn told(wire_us: u64, server_us: u64, knows: bool) -> crate::Explanation {
+        const COUNT: u64 = 10_000;
+        let times = |us: u64| Times { count: COUNT, sum_ns: COUNT * us * 1000, ..Times::default() };
+        let mut baseline = Baseline::default();
+        for second in 0..if knows { 10 } else { 0 } {
+            baseline.learn(("wire read", 4096, 2), 1000, 40_000, second);
+            baseline.learn(("server read", 4096, 2), 1000, 60_000, second);
+        }
+        let trips = Trips {
+            verb: "read".into(),
+            bytes_max: 4096,
+            // Usual times of the nearest depth count.
+            depth: 2,
+            wire: times(wire_us),
+            server: times(server_us),
+        };
+        let network = Network { server: "one".into(), connections: 2, trips: vec![trips], ..Network::default() };
+        let stages = [("wire".to_string(), times(wire_us)), ("read".to_string(), times(server_us))].into();
+        let total = times(wire_us + server_us);
+        let operations =
+            vec![crate::snapshot::Operation { name: "read".into(), total, stages, ..Default::default() }];
+        // The core sleeps nearly all the time.
+        let thread = Thread { name: "sinter-core-0".into(), id: 1, ..Thread::default() };
+        let process = Process { threads: vec![thread], ..Process::default() };
+        let before = Snapshot { at_ns: 1, process: process.clone(), ..Snapshot::default() };
+        let at_ns = 1 + COUNT * (wire_us + server_us) * 1000;
+        let after = Snapshot { at_ns, operations, baseline, process, network: Some(network), ..Snapshot::default() };
+        explain(&before, &after).expect("of one daemon")
+    }
+
+    #[test]
+    fn the_part_that_takes_longer_than_usual_is_the_verdict() {
+        assert_eq!(told(40, 60, true).verdict.finding.cause, "clients");
+        let network = told(140, 60, true).verdict;
+        assert_eq!(network.finding.cause, "network", "{network:?}");
+        assert!((0.95..1.05).contains(&network.finding.gain), "{network:?}");
+        assert!(network.sentence.contains("the way to one"), "{network:?}");
+        let server = told(40, 160, true).verdict;
+        assert_eq!(server.finding.cause, "server", "{server:?}");
+        assert!(server.finding.evidence[1].contains("read 100%"), "{server:?}");
+    }
+
+    #[test]
+    fn a_way_that_was_never_seen_otherwise_is_no_cause() {
+        let told = told(140, 60, false);
+        assert_eq!(told.verdict.finding.cause, "clients");
+        assert!(told.missing.iter().any(|missing| missing.contains("the server")), "{told:?}");
+    }
+}
