@@ -375,6 +375,7 @@ fn a_profile_accounts_for_both_machines() {
             file.write_all_at(block, number % 256 * 4096).and_then(|()| file.sync_data()).expect("writable");
         }
     }
+    drop(file);
     let profile = |of: &str| -> serde_json::Value {
         serde_json::from_str(&succeed(&["profile", of, "--of", "operations", "--json"])).expect("JSON")
     };
@@ -422,11 +423,12 @@ fn a_clients_verdict_tells_the_way_from_the_server() {
     };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
+        let (reads, ends) = (&file, &over);
+        let reader = scope.spawn(move || {
             let mut room = vec![0; 2 * 4096];
             let skip = room.as_ptr().align_offset(4096);
-            while !over.load(Ordering::Relaxed) {
-                file.read_exact_at(&mut room[skip..skip + 4096], 0).expect("it waits for a server that is away");
+            while !ends.load(Ordering::Relaxed) {
+                reads.read_exact_at(&mut room[skip..skip + 4096], 0).expect("it waits for a server that is away");
             }
         });
         succeed(&["volume", "set", text(&home.data), "default", "--iops-max", "100"]);
@@ -440,6 +442,7 @@ fn a_clients_verdict_tells_the_way_from_the_server() {
         let server = home.serve(&[]);
         over.store(true, Ordering::Relaxed);
         reader.join().expect("its reads go on");
+        drop(file);
         client.terminate();
         server.terminate();
     });

@@ -21,15 +21,8 @@ pub use tiers::is_of_disks;
 type Cause = fn(&Window) -> Option<Finding>;
 
 /// The causes at a client of a server: those of its own process, the way to the server, and the server.
-pub const OF_CLIENTS: [Cause; 7] = [
-    core::find_busy,
-    core::find_taken,
-    lock::find,
-    memory::find,
-    layer::find,
-    network::find,
-    network::find_server,
-];
+pub const OF_CLIENTS: [Cause; 7] =
+    [core::find_busy, core::find_taken, lock::find, memory::find, layer::find, network::find, network::find_server];
 
 /// The causes at a brick.
 pub const OF_BRICKS: [Cause; 15] = [

@@ -1,6 +1,6 @@
 //! The way of a client to its server, and the server as the client sees it.
 
-use super::{percent, per_request, time};
+use super::{per_request, percent, time};
 use crate::snapshot::{Network, Trips};
 use crate::{Finding, Times, Window};
 use runtime::Stage;
@@ -169,8 +169,7 @@ mod tests {
         let network = Network { server: "one".into(), connections: 2, trips: vec![trips], ..Network::default() };
         let stages = [("wire".to_string(), times(wire_us)), ("read".to_string(), times(server_us))].into();
         let total = times(wire_us + server_us);
-        let operations =
-            vec![crate::snapshot::Operation { name: "read".into(), total, stages, ..Default::default() }];
+        let operations = vec![crate::snapshot::Operation { name: "read".into(), total, stages, ..Default::default() }];
         // The core sleeps nearly all the time.
         let thread = Thread { name: "sinter-core-0".into(), id: 1, ..Thread::default() };
         let process = Process { threads: vec![thread], ..Process::default() };

@@ -6,8 +6,8 @@ use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use explain::Times;
 use explain::snapshot::{
-    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Network, Operation, Pool, Snapshot, Space,
-    Tenant, Tiers, Trips, Whole,
+    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Network, Operation, Pool, Snapshot,
+    Space, Tenant, Tiers, Trips, Whole,
 };
 use front::fuse::Serving;
 use group::Groups;

@@ -42,9 +42,9 @@ pub enum Stage {
     Read,
     /// Computing and comparing checksums.
     Verify,
-    /// At a client of a server: the server's own stages that the client has too (core, front, layers, buffer, lock, other, reply).
+    /// Being at the server in a stage that its client has too (core, front, layers, buffer, lock, other, reply); at clients only.
     Server,
-    /// At a client of a server: the way there and back, from the request's hand-over to its answer, less what the server has booked.
+    /// Being on the way to the server and back: from the hand-over to the answer, less what the server has booked; at clients only.
     Wire,
     /// Time that no other stage claims.
     Other,

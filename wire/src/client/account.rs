@@ -60,6 +60,7 @@ impl Default for Account {
 
 impl Account {
     fn record(&self, (verb, bytes, under_way): (Verb, usize, usize), wire_ns: u64, server_ns: u64) {
+        assert!(under_way > 0, "a request that is booked is one of those under way");
         let class = (verb as usize * SIZES + size(bytes)) * DEPTHS + depth(under_way);
         let times = self.0[class].get_or_init(Box::default);
         times.wire.record(wire_ns);
@@ -154,6 +155,7 @@ impl Client {
             }
             ways.retransmits += wire.quality.retransmits + wire.quality.last.retransmits;
         }
+        assert!(ways.connections <= self.wires.len(), "a core has one connection");
         ways.round_trip_ns /= ways.connections.max(1) as u64;
         let server = self.server.lock();
         let since = server.reach.away_since_ns.map_or(0, |since_ns| self.runtime.clock.now_ns() - since_ns);

@@ -141,12 +141,17 @@ pub struct Places<'a> {
 /// Starts a daemon by `sinter up` with more arguments, by `command`, which may go through others (taskset) and has the environment;
 /// returns it once its volume is mounted, with the shell command that ends it, which is to be undone. Errors: it ends before that or
 /// takes too long; what it has written to its log is told.
-pub fn serve(mut command: Command, places: Places<'_>, more: &[&str], undo: &Undo) -> Result<(Child, String), String> {
+pub fn serve(command: Command, places: Places<'_>, more: &[&str], undo: &Undo) -> Result<(Child, String), String> {
+    start(command, places, &[&["up", text(places.brick), text(places.mount)], more].concat(), undo)
+}
+
+/// The same with all arguments of a daemon that mounts, whose brick may also be a server's volume.
+pub fn start(mut command: Command, places: Places<'_>, all: &[&str], undo: &Undo) -> Result<(Child, String), String> {
     let Places { binary, brick, mount, log } = places;
     let failed = |error: std::io::Error| format!("{}: {error}", log.display());
     let output = File::create(log).map_err(failed)?;
     let errors = output.try_clone().map_err(failed)?;
-    command.arg(binary).args(["up", text(brick), text(mount)]).args(more);
+    command.arg(binary).args(all);
     let daemon = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
     let mut daemon = daemon.map_err(|error| format!("{command:?}: {error}"))?;
     let how = ending(daemon.id(), binary, brick, mount);
@@ -166,7 +171,7 @@ fn await_served(daemon: &mut Child, Places { binary, mount, log, .. }: Places<'_
         let status = daemon.try_wait().map_err(|error| format!("{}: {error}", binary.display()))?;
         if status.is_some() || began.elapsed() > READY_MAX {
             let said = std::fs::read_to_string(log).unwrap_or_default();
-            return Err(format!("{} up does not serve: {said}", binary.display()));
+            return Err(format!("{} does not serve: {said}", binary.display()));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -4,10 +4,11 @@ use super::asked::Asked;
 use super::cause::{Setup, Size};
 use super::disk::Disk;
 use super::load::{self, FILE};
+use super::network::Served;
 use super::slow_disk::Delays;
 use super::tiers::Devices;
 use crate::flash::ground::{Ground, make_directory, text, told};
-use crate::flash::sides::{Places, in_own_session, serve};
+use crate::flash::sides::{self, Places, in_own_session, serve};
 use crate::flash::undo::Undo;
 use std::path::PathBuf;
 use std::process::Child;
@@ -60,6 +61,8 @@ pub struct Brick {
     switches: PathBuf,
     log: PathBuf,
     daemon: Option<(Child, String)>,
+    /// The brick's server, if its volume is mounted by a client.
+    pub served: Option<Served>,
 }
 
 impl Brick {
@@ -79,8 +82,13 @@ impl Brick {
             _ => vec!["--size", "4G"],
         };
         told(text(&binary), &[&["format", text(&data)], &on[..]].concat())?;
-        let mut brick = Brick { setup, binary, data, mount, neighbour, switches, log, daemon: None };
+        let served = if setup.network { Some(Served::make(&ground.root, undo)?) } else { None };
+        let mut brick = Brick { setup, binary, data, mount, neighbour, switches, log, daemon: None, served };
         brick.switch("")?;
+        if let Some(served) = &mut brick.served {
+            let environment = [("SINTER_TEST_DELAYS", text(&brick.switches))];
+            served.serve(&brick.binary, &brick.data, &environment, undo)?;
+        }
         brick.up(undo)?;
         if let Some(tiers) = setup.tiers {
             brick.sinter(&["volume", "set", text(&brick.data), VOLUME, "--policy", tiers.policy])?;
@@ -122,6 +130,10 @@ impl Brick {
     pub fn neighbours_file(&self) -> PathBuf {
         self.neighbour.join(FILE)
     }
+    /// Its name for the daemon that mounts it.
+    pub fn subject(&self) -> PathBuf {
+        if self.served.is_some() { Served::place() } else { self.data.clone() }
+    }
     /// The daemon's process.
     pub fn process(&self) -> u32 {
         self.daemon.as_ref().expect("a brick that was made is served").0.id()
@@ -139,6 +151,9 @@ impl Brick {
     /// Ends it, and removes its directory.
     pub fn remove(mut self, undo: &Undo) -> Result<(), String> {
         self.down(undo)?;
+        if let Some(served) = self.served.take() {
+            served.remove(undo)?;
+        }
         std::fs::remove_dir_all(&self.data).map_err(|error| format!("{}: {error}", self.data.display()))
     }
     fn free_bytes(&self) -> Result<u64, String> {
@@ -147,6 +162,13 @@ impl Brick {
         product.ok_or_else(|| format!("stat -f {}: {said}", self.mount.display()))
     }
     fn up(&mut self, undo: &Undo) -> Result<(), String> {
+        if let Some(served) = &self.served {
+            let (place, membership) = (Served::place(), text(&served.membership));
+            let places = Places { binary: &self.binary, brick: &place, mount: &self.mount, log: &self.log };
+            let all = ["mount", "--foreground", "--directory", membership, text(&place), text(&self.mount)];
+            self.daemon = Some(sides::start(in_own_session(), places, &all, undo)?);
+            return Ok(());
+        }
         let mut command = in_own_session();
         if let Some(cpus) = self.setup.cpus {
             command.args(["taskset", "-c", cpus]);
@@ -159,7 +181,7 @@ impl Brick {
     }
     fn down(&mut self, undo: &Undo) -> Result<(), String> {
         self.switch("")?;
-        self.sinter(&["down", text(&self.data)])?;
+        self.sinter(&["down", text(&self.subject())])?;
         let Some((mut daemon, how)) = self.daemon.take() else { return Ok(()) };
         daemon.wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
         undo.forget(&how)

@@ -32,13 +32,16 @@ pub enum Cause {
     FlashFull,
     HybridCleaner,
     HybridClients,
+    Network,
+    Server,
+    ServerClients,
 }
 
 /// Strengths of each.
 pub const STRENGTHS: usize = 5;
 
 impl Cause {
-    pub const ALL: [Cause; 22] = [
+    pub const ALL: [Cause; 25] = [
         Cause::DeviceSlower,
         Cause::DeviceLimit,
         Cause::DeviceShared,
@@ -61,6 +64,9 @@ impl Cause {
         Cause::FlashFull,
         Cause::HybridCleaner,
         Cause::HybridClients,
+        Cause::Network,
+        Cause::Server,
+        Cause::ServerClients,
     ];
     /// Its name.
     pub fn id(self) -> &'static str {
@@ -87,6 +93,9 @@ impl Cause {
             Cause::FlashFull => "flash-full",
             Cause::HybridCleaner => "hybrid-background",
             Cause::HybridClients => "hybrid-clients",
+            Cause::Network => "network",
+            Cause::Server => "server",
+            Cause::ServerClients => "network-clients",
         }
     }
     /// The name that `sinter explain` should give it.
@@ -94,6 +103,7 @@ impl Cause {
         match self {
             Cause::TreeLimit => "limit",
             Cause::Tenant => "core-busy",
+            Cause::ServerClients => "clients",
             _ => self.id().strip_prefix(HYBRID).unwrap_or(self.id()),
         }
     }
@@ -130,6 +140,8 @@ pub struct Setup {
     pub tiers: Option<Tiers>,
     /// True if there is another volume, mounted and with a file of its own.
     pub neighbour: bool,
+    /// True if the brick is served over a network, and a client asks and is asked.
+    pub network: bool,
     /// Time between the injection and the question.
     pub settled: Duration,
 }
@@ -178,6 +190,8 @@ pub enum Injection {
     TreeLimit(u64),
     /// Clients of the other volume ask for this beside.
     Neighbour(Load),
+    /// The server's end of the link sends no more than so many megabits a second.
+    Link(u64),
 }
 
 /// A cause at one strength.
@@ -206,6 +220,7 @@ pub const PLAIN: Setup = Setup {
     disk: None,
     tiers: None,
     neighbour: false,
+    network: false,
     // What was under way has ended by then.
     settled: Duration::from_secs(1),
 };
@@ -256,6 +271,7 @@ pub fn plan(cause: Cause, strength: usize) -> Plan {
         | Cause::Layer
         | Cause::Limit
         | Cause::TreeLimit => of_the_program(cause, strength),
+        Cause::Network | Cause::Server | Cause::ServerClients => of_the_network(cause, strength),
         _ => of_tiers(cause, strength),
     }
 }
@@ -330,6 +346,30 @@ fn of_the_program(cause: Cause, strength: usize) -> Plan {
             Plan { setup: PLAIN, quiet, injection: Injection::Layer(ms), strength: format!("{ms} ms") }
         }
     }
+}
+
+/// Causes that a client of a server sees.
+fn of_the_network(cause: Cause, strength: usize) -> Plan {
+    let one = |of: [u64; STRENGTHS]| of[strength];
+    let plain = Setup { network: true, ..PLAIN };
+    let (setup, injection, strength) = match cause {
+        Cause::Network => {
+            // The quiet load has 400 to 600 megabits a second here.
+            let megabits = one([200, 150, 100, 50, 20]);
+            (plain, Injection::Link(megabits), format!("{megabits} Mb/s"))
+        }
+        Cause::Server => {
+            // A read takes 150 to 300 us in all here: the first is a third of that.
+            let us = one([100, 200, 400, 800, 1600]);
+            let slower = Delays { read_us: us, ..AT_ONCE };
+            (Setup { network: true, ..ON_DISK }, Injection::Disk(slower), format!("its disk +{us} us"))
+        }
+        _ => {
+            let think_us = one([300, 600, 1000, 3000, 10_000]);
+            (plain, Injection::Load(Load { think_us, ..READ }), format!("think {think_us} us"))
+        }
+    };
+    Plan { setup, quiet: Load { depth: 4, ..READ }, injection, strength }
 }
 
 /// A brick on flash and a wide disk, and a file of which less than half fits on flash.
@@ -410,6 +450,7 @@ mod tests {
             assert!(setup.disk.is_none() || setup.tiers.is_none(), "{cause:?}");
             assert!(!matches!(injection, Injection::Spindle(..)) || setup.tiers.is_some(), "{cause:?}");
             assert!(!matches!(injection, Injection::Neighbour(_)) || setup.neighbour, "{cause:?}");
+            assert!(!matches!(injection, Injection::Link(_)) || setup.network, "{cause:?}");
         }
     }
 

@@ -54,6 +54,7 @@ impl World<'_> {
             }
             Injection::Beside(depth) => injected.running.push(self.beside(*depth)?),
             Injection::Hogs(count) => injected.running = self.hogs(*count)?,
+            Injection::Link(megabits) => self.bound(*megabits)?,
             Injection::Throttle(percent) => injected.group = Some(self.throttle(*percent)?),
         }
         Ok(injected)
@@ -72,6 +73,7 @@ impl World<'_> {
                 self.brick.sinter(&["layer", "remove", text(&self.brick.data), VOLUME, "1"]).map(drop)
             }
             Injection::Limit(_) => self.limit("none"),
+            Injection::Link(_) => self.bound(0),
             Injection::TreeLimit(_) => self.tree_limit("none"),
             Injection::Scrub(_) => self.brick.sinter(&["scrub", "stop", text(&self.brick.data)]).map(drop),
             Injection::Load(_)
@@ -80,6 +82,9 @@ impl World<'_> {
             | Injection::Hogs(_)
             | Injection::Throttle(_) => Ok(()),
         }
+    }
+    fn bound(&self, megabits: u64) -> Result<(), String> {
+        self.brick.served.as_ref().map_or(Ok(()), |served| served.bound(megabits))
     }
     fn limit(&self, iops: &str) -> Result<(), String> {
         self.brick.sinter(&["volume", "set", text(&self.brick.data), VOLUME, "--iops-max", iops]).map(drop)

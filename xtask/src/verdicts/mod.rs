@@ -14,6 +14,7 @@ mod explained;
 mod inject;
 pub mod load;
 mod matrix;
+mod network;
 pub mod process;
 mod shares;
 mod slow_disk;

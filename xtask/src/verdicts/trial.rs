@@ -56,7 +56,8 @@ impl Trial {
         let injected = world.inject(&injection)?;
         std::thread::sleep(setup.settled);
         let (seconds, snapshots) = (asked.seconds.to_string(), self.snapshots(asked));
-        let words = ["explain", text(&world.brick.data), "--seconds", &seconds, "--json", "--save", text(&snapshots)];
+        let subject = world.brick.subject();
+        let words = ["explain", text(&subject), "--seconds", &seconds, "--json", "--save", text(&snapshots)];
         let said = world.brick.sinter(&words);
         let has_ended = load.has_ended();
         world.take_back(injected)?;
