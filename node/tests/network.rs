@@ -423,12 +423,13 @@ fn a_clients_verdict_tells_the_way_from_the_server() {
     };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (reads, ends) = (&file, &over);
+        let ends = &over;
+        // It closes the file, else the client could not unmount.
         let reader = scope.spawn(move || {
             let mut room = vec![0; 2 * 4096];
             let skip = room.as_ptr().align_offset(4096);
             while !ends.load(Ordering::Relaxed) {
-                reads.read_exact_at(&mut room[skip..skip + 4096], 0).expect("it waits for a server that is away");
+                file.read_exact_at(&mut room[skip..skip + 4096], 0).expect("it waits for a server that is away");
             }
         });
         succeed(&["volume", "set", text(&home.data), "default", "--iops-max", "100"]);
@@ -442,7 +443,6 @@ fn a_clients_verdict_tells_the_way_from_the_server() {
         let server = home.serve(&[]);
         over.store(true, Ordering::Relaxed);
         reader.join().expect("its reads go on");
-        drop(file);
         client.terminate();
         server.terminate();
     });
