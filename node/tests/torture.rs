@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -31,6 +31,8 @@ struct Run {
     losses: AtomicU64,
     /// Files whose creation was lost.
     stale: AtomicU64,
+    /// Kills of the server that have begun.
+    kills: AtomicU64,
 }
 
 impl Run {
@@ -126,25 +128,54 @@ fn bank(run: &Run, worker: usize) {
     }
 }
 
-/// Makes small files, without syncing them, and looks at them again: after a crash they may be gone, and are stale then.
+/// Makes small files and looks at them again; every other one is synced, with its name. After a crash those that were not may be gone,
+/// and are stale then: only after one, and only if their name, which one record had made with the file, leads nowhere, or to the file
+/// before it, whose removal is lost too.
 fn files(run: &Run, worker: usize) {
     let path = run.path(worker, &format!("file-{worker}"));
-    while run.goes_on() {
-        let stale = |error: io::Error| {
-            assert!(is_stale(&error), "{error}");
+    let directory = File::open(path.parent().expect("a mount")).expect("it is there");
+    let mut kills_before = 0;
+    for number in 0u64.. {
+        if !run.goes_on() {
+            return;
+        }
+        let kills = run.kills.load(Ordering::SeqCst);
+        let file = match File::create_new(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                // A crash has taken the removal back, which nobody had synced.
+                assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
+                assert!(kills > kills_before, "worker {worker}, file {number}: its name is there again, and no kill");
+                fs::remove_file(&path).expect("it is there again");
+                kills_before = kills;
+                continue;
+            }
+        };
+        kills_before = kills;
+        // A file that is lost at once may be stale for this.
+        let own = file.metadata().map(|known| known.ino());
+        let is_synced = number % 2 == 0 && file.sync_all().and_then(|()| directory.sync_all()).is_ok();
+        let gone = |error: &io::Error| {
+            assert!(is_stale(error) || error.kind() == io::ErrorKind::NotFound, "{error}");
+            assert!(!is_synced, "worker {worker}, file {number} was synced: {error}");
+            assert!(run.kills.load(Ordering::SeqCst) > kills, "worker {worker}, file {number}, and no kill: {error}");
+            let there = fs::symlink_metadata(&path).map(|there| there.ino());
+            let is_lost = match (&there, &own) {
+                (Err(error), _) => error.kind() == io::ErrorKind::NotFound,
+                (Ok(there), Ok(own)) => there != own,
+                (Ok(_), Err(_)) => true,
+            };
+            assert!(is_lost, "worker {worker}, file {number} is {own:?}, and the name leads to {there:?}: {error}");
+            let handle = file.metadata().expect_err("the name is lost with its file");
+            assert!(is_stale(&handle), "{handle}");
             run.stale.fetch_add(1, Ordering::Relaxed);
         };
-        let mut file = File::create(&path).expect("writable");
-        if let Err(error) = file.write_all(b"some bytes").and_then(|()| file.metadata()) {
-            stale(error);
+        if let Err(error) = (&file).write_all(b"some bytes").and_then(|()| file.metadata()) {
+            gone(&error);
             continue;
         }
-        match fs::remove_file(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                run.stale.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(error) => stale(error),
+        if let Err(error) = fs::remove_file(&path) {
+            gone(&error);
         }
     }
 }
@@ -274,6 +305,7 @@ fn torture(name: &str, seconds: u64, kills: u64) {
         began: Instant::now(),
         losses: AtomicU64::new(0),
         stale: AtomicU64::new(0),
+        kills: AtomicU64::new(0),
     };
     let (values, got) = (AtomicU64::new(0), Mutex::default());
     let (run, values, got, server) = (&run, &values, &got, &mut server);
@@ -295,6 +327,7 @@ fn torture(name: &str, seconds: u64, kills: u64) {
         let mut draw = SplitMix(77);
         for _ in 0..kills {
             std::thread::sleep(pause.mul_f64(0.5 + draw.below(100) as f64 / 100.0));
+            run.kills.fetch_add(1, Ordering::SeqCst);
             server.take().expect("it runs").kill();
             *server = Some(home.serve(environment));
         }
