@@ -145,7 +145,10 @@ fn files(run: &Run, worker: usize) {
             Err(error) => {
                 // A crash has taken the removal back, which nobody had synced.
                 assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
-                assert!(kills > kills_before, "worker {worker}, file {number}: its name is there again, and no kill");
+                assert!(
+                    run.kills.load(Ordering::SeqCst) > kills_before,
+                    "worker {worker}, file {number}: its name is there again, and no kill"
+                );
                 fs::remove_file(&path).expect("it is there again");
                 kills_before = kills;
                 continue;
