@@ -3,12 +3,12 @@
 //! Promises: a server that is away is waited for, and who asks is told for what and since when; the daemon's end makes durable what
 //! the server has acknowledged, or says that it could not. Absent by design: a store; rights, which the server knows.
 
+mod state;
+
 use crate::admin::protocol::Status;
 use crate::assembly::{on_core, start};
 use crate::cores::Cores;
-use crate::directory;
 use crate::failure::{self, Exit, Failure};
-use crate::host;
 use crate::network::now_s;
 use base::{Error, Kind, Name, Op, Result, SessionId};
 use control::certificates::make_request;
@@ -21,6 +21,7 @@ use runtime::net::Address;
 use runtime::real::{Directory, Reactors};
 use runtime::tasks::either;
 use runtime::{Runtime, Span};
+use state::State;
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -77,16 +78,10 @@ impl FromStr for Place {
 impl Place {
     /// The directory of its daemon while it is mounted.
     pub fn state(&self) -> PathBuf {
-        Path::new(STATES).join(self.name.as_str()).join(&self.volume)
+        self.below(Path::new(STATES))
     }
-    /// The same, made if it is not there.
-    pub fn make_state(&self) -> Result<Directory, Failure> {
-        host::make_files_private();
-        let state = self.state();
-        let parent = state.parent().expect("it lies below the others");
-        let failed = |error: std::io::Error| Failure::io(format!("can't make {}", state.display()), &error);
-        std::fs::create_dir_all(parent).map_err(failed)?;
-        directory::make(&state)
+    fn below(&self, states: &Path) -> PathBuf {
+        states.join(self.name.as_str()).join(&self.volume)
     }
 }
 
@@ -97,6 +92,8 @@ pub fn place_of(path: &Path) -> Option<Place> {
 
 /// A session with a server for one volume.
 pub struct Remote {
+    /// Comes first: it is removed before the cores let go of its lock.
+    state: State,
     place: Place,
     runtime: Runtime,
     cores: Cores,
@@ -128,7 +125,6 @@ enum Told {
 
 /// Opens a session. `soft_s`: seconds for which it waits for a server that is away; None: for ever.
 pub fn open(
-    state: &Directory,
     place: &Place,
     memberships: &Path,
     (read_only, soft_s): (bool, Option<u64>),
@@ -137,7 +133,16 @@ pub fn open(
     let failed = |error: Error| Failure::of(format!("can't mount {place}"), &error);
     let membership = membership(memberships, &place.name).map_err(failed)?;
     let addresses = resolved(&membership).map_err(failed)?;
-    let (runtime, reactors) = start(state, (None, Vec::new()), memory_max, false).map_err(failed)?;
+    let making = state::make(Path::new(STATES), place)?;
+    let (runtime, reactors) = match start(making.directory(), (None, Vec::new()), memory_max, false) {
+        Ok(started) => started,
+        Err(error) => {
+            making.give_up();
+            return Err(failed(error));
+        }
+    };
+    // Comes after the cores, so that it goes before them if the server refuses.
+    let state = making.locked();
     let options = Options {
         addresses: addresses.clone(),
         volume: Name::new(place.volume.as_bytes()).map_err(failed)?,
@@ -154,6 +159,7 @@ pub fn open(
     let stack = Arc::new(Stack::new(client.clone(), &volume.layers, &base::Limits::NONE));
     let (entries, cores) = (Entries::of(&runtime), Cores::new(reactors, "the mount has ended"));
     Ok(Remote {
+        state,
         place: place.clone(),
         runtime,
         cores,
@@ -277,6 +283,10 @@ fn refusal(place: &Place, refused: &Refused) -> Failure {
 }
 
 impl Remote {
+    /// The directory with its daemon's socket.
+    pub fn directory(&self) -> &Directory {
+        self.state.directory()
+    }
     /// The volume that is mounted.
     pub fn volume(&self) -> &base::Volume {
         &self.volume
@@ -419,8 +429,9 @@ impl Remote {
         });
         committed.map(drop)
     }
-    /// Stops the cores, after `commit`.
+    /// Removes the daemon's directory and stops the cores, after `commit`.
     pub fn stop(&self) {
+        self.state.remove();
         self.cores.stop();
     }
 }

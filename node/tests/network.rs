@@ -1,7 +1,7 @@
 //! Volumes that a brick's daemon serves to clients over the network: from two commands on each side to a mount, and what becomes of
 //! it when the server is killed. `SINTER_VIA=network` has other modules of this program run over such a mount as well.
 
-use crate::daemon::{Daemon, Home, fail, mounts_below, run, sinter, succeed, text};
+use crate::daemon::{Daemon, Home, STATES, fail, mounts_below, run, sinter, succeed, text};
 use base::VolumeId;
 use control::client::Membership;
 use control::{ClientName, Grant, Held, Network, Rights, Role, Secret, TOKEN_LIFE_S, Uuid, Wish};
@@ -281,6 +281,54 @@ fn an_fsync_tells_what_the_server_has_lost() {
     std::thread::sleep(Duration::from_secs(3));
     let said = client.terminate();
     assert!(said.contains("has lost changes that nobody had made durable"), "{said}");
+    server.terminate();
+    home.check();
+}
+
+/// The directory of a mount's daemon is there while the daemon is, and one that takes its place at that moment has its own.
+#[test]
+fn a_mount_that_ended_leaves_nothing_and_the_next_one_may_come_at_once() {
+    let home = Home::new("leaves");
+    let server = home.serve(&[]);
+    let (place, membership) = (home.place(), home.membership());
+    let (name, _) = place.split_once('/').expect("a name and a volume");
+    let (states, mount) = (Path::new(STATES).join(name), text(&home.mount));
+    let mounting = |at: &Path| run(&["mount", &place, text(at), "--directory", text(&membership)]);
+    fail(&["mount", &format!("{name}/absent"), mount, "--directory", text(&membership)], 1, &["absent"]);
+    assert!(!states.exists(), "a mount that was refused");
+    for end in ["TERM", "umount", "down"] {
+        let client = Daemon::start(home.client());
+        assert!(states.join("default/admin.sock").exists());
+        match end {
+            "TERM" => client.signal("TERM"),
+            end => drop(succeed(&[end, &place])),
+        }
+        assert!(client.wait().0.success() && !states.exists(), "{end}");
+    }
+    assert!(succeed(&["down", &place]).contains("no daemon serves"), "nothing to do is no failure");
+    // What a killed one has left is taken by the next, which takes it along; what is somebody else's stays.
+    Daemon::start(home.client()).kill();
+    drop(Command::new("umount").arg("-l").arg(&home.mount).output());
+    assert!(states.join("default/lock").exists());
+    let client = Daemon::start(home.client());
+    fs::write(states.join("default/notes"), "mine").expect("root may");
+    client.terminate();
+    assert_eq!(fs::read_dir(states.join("default")).expect("it stays").count(), 1);
+    fs::remove_file(states.join("default/notes")).expect("it is there");
+    for round in 0..10 {
+        assert!(mounting(&home.mount).status.success());
+        let mounted = std::thread::scope(|scope| {
+            let down = scope.spawn(|| run(&["down", &place]));
+            let mounted = mounting(&home.mount);
+            assert!(down.join().expect("no panic").status.success(), "round {round}");
+            mounted
+        });
+        let said = String::from_utf8_lossy(&mounted.stderr);
+        assert!(mounted.status.success() || said.contains("has one mount"), "round {round}: {said}");
+        assert!(!mounted.status.success() || run(&["status", &place]).status.success(), "round {round}: it is found");
+        succeed(&["down", &place]);
+        assert!(mounts_below(home.scratch.path()).is_empty() && !states.exists(), "round {round}");
+    }
     server.terminate();
     home.check();
 }
