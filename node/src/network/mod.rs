@@ -43,7 +43,7 @@ impl Listener {
     /// Takes the address and serves clients. `data`: the brick's directory, where its identity lies, or is made now.
     pub fn start(brick: &Brick, data: &Directory, listen: &Listen) -> std::result::Result<Option<Listener>, Failure> {
         let Some(wanted) = &listen.listen else { return Ok(None) };
-        let failed = |error: Error| Failure::of(format!("can't listen at {wanted}"), &error);
+        let failed = |error: Error| Failure::of(format!("can't listen at {wanted}"), &error).or_without_network();
         let name = match &listen.name {
             Some(name) => name.parse(),
             None => own_name(),
