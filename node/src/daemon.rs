@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::host::{self, Signals};
 use crate::layers;
 use crate::log::Log;
-use crate::network::{Listener, not_listening};
+use crate::network::{Listener, not_listening, users};
 use crate::notify::Notifier;
 use crate::observe::{Gatherer, LOOKING_MS_MAX, Part, Recorder, whole};
 use crate::tiers;
@@ -525,14 +525,16 @@ impl Daemon {
             path: mounted.path().display().to_string(),
             volume: mounted.volume,
         });
+        let (mounts, clients) = (told.collect::<Vec<_>>(), self.attached());
         Status {
             version: crate::VERSION.to_string(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
             ending,
-            mounts: told.collect(),
+            users: users(&clients, &mounts),
+            mounts,
             listening: self.listener.as_ref().map(|listener| listener.address().to_string()),
-            clients: self.attached(),
+            clients,
             ..self.backend.status()
         }
     }

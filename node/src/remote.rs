@@ -28,10 +28,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::Client;
 use wire::client::{Options, Reach};
-use wire::codec::hello::{HelloOk, Join, Reason, Refused};
+use wire::codec::hello::{Caching, HelloOk, Join, Reason, Refused};
 use wire::tls::{Authority, Credentials, Identity as Bearer};
+use wire::{Client, Sharer};
 
 /// The directory with the files of the clusters that this machine has joined.
 pub const MEMBERSHIPS: &str = "/etc/sinter";
@@ -323,6 +323,7 @@ impl Remote {
         Status {
             brick: self.place.to_string(),
             server: Some(self.server()),
+            shared: self.is_shared(),
             cores: cores as u32,
             buffer_bytes: self.runtime.slabs.bytes(),
             memory_max_bytes: self.memory_max_bytes,
@@ -333,6 +334,11 @@ impl Remote {
     fn server(&self) -> String {
         let (reach, cores) = (self.client.reach(), self.runtime.tasks.cores());
         format!("{}, over {} of {cores} connections", self.welcome.who, reach.connections)
+    }
+    /// True if others have the volume too, as the server told last; None while it is away.
+    fn is_shared(&self) -> Option<bool> {
+        let is_there = self.client.end_reason().is_none() && self.client.reach().away_since_ns.is_none();
+        is_there.then(|| self.client.share().caches().caching == Caching::Shared)
     }
     /// The obstacle between it and the server, and its time.
     fn trouble(&self) -> Option<String> {

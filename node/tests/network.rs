@@ -333,6 +333,37 @@ fn a_mount_that_ended_leaves_nothing_and_the_next_one_may_come_at_once() {
     home.check();
 }
 
+/// Both sides tell whether a volume is shared, and the server by whom.
+#[test]
+fn the_status_tells_who_has_a_volume_and_who_is_silent() {
+    let home = Home::new("users");
+    let server = home.serve(&[]);
+    let (data, place) = (text(&home.data).to_string(), home.place());
+    let users = || status(&data)["users"].clone();
+    assert_eq!(users(), serde_json::json!([]));
+    let one = Daemon::start(home.client());
+    let alone =
+        serde_json::json!([{ "volume": "default", "shared": false, "clients": ["test"], "silent": [], "here": false }]);
+    assert_eq!(users(), alone);
+    assert_eq!(status(&place)["shared"], false);
+    let (other, own) = (home.scratch.directory("other"), home.scratch.directory("own"));
+    let two = Daemon::start(home.other_client(&other));
+    succeed(&["mount", &data, "default", text(&own)]);
+    assert!(succeed(&["status", &data]).contains("default: shared by other, test and this machine\n"));
+    assert!(succeed(&["status", &home.other_place()]).contains("yes: others have it mounted too"));
+    assert_eq!(status(&place)["shared"], true);
+    two.kill();
+    drop(Command::new("umount").arg("-l").arg(&other).output());
+    until("it is silent", || users()[0]["silent"] == serde_json::json!(["other"]));
+    assert_eq!(users()[0]["shared"], true, "with the server's own mount");
+    succeed(&["umount", text(&own)]);
+    until("its mount is gone", || succeed(&["status", &data]).contains("default: test alone; other is silent\n"));
+    until("nobody shares with one that is silent", || status(&place)["shared"] == false);
+    one.terminate();
+    server.terminate();
+    home.check();
+}
+
 /// A client that dies without a word leaves its volume to others after a while.
 #[test]
 fn a_dead_clients_volume_is_given_to_the_next() {

@@ -5,9 +5,11 @@
 
 mod identity;
 mod keeper;
+mod users;
 
 pub use identity::{own_name, secret, with_port};
 pub use keeper::now_s;
+pub use users::users;
 
 use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, NetworkRequest, TokenMade};
 use crate::assembly::{Brick, on_core};
