@@ -3,6 +3,7 @@
 //! Promises: a server that is away is waited for, and who asks is told for what and since when; the daemon's end makes durable what
 //! the server has acknowledged, or says that it could not. Absent by design: a store; rights, which the server knows.
 
+mod lookup;
 mod state;
 
 use crate::admin::protocol::Status;
@@ -17,6 +18,7 @@ use control::{ClientName, Held, server_name};
 use front::fuse::{Entries, Identity};
 use group::Context;
 use layer::{Call, Stack};
+use lookup::{Found, Lookup};
 use runtime::net::Address;
 use runtime::real::{Directory, Reactors};
 use runtime::tasks::either;
@@ -107,7 +109,8 @@ pub struct Remote {
     membership: Mutex<Membership>,
     /// The directory with its files.
     memberships: PathBuf,
-    addresses: Vec<Address>,
+    addresses: Mutex<Vec<Address>>,
+    lookup: Lookup,
     /// The time at which somebody last looked whether the certificate is to be renewed.
     looked: Mutex<Option<Instant>>,
     /// The state of the way to the server that an operator was told last.
@@ -171,7 +174,8 @@ pub fn open(
         memory_max_bytes: memory_max,
         membership: Mutex::new(membership),
         memberships: memberships.to_path_buf(),
-        addresses,
+        addresses: Mutex::new(addresses),
+        lookup: Lookup::default(),
         looked: Mutex::default(),
         told: Mutex::default(),
     })
@@ -373,8 +377,9 @@ impl Remote {
         let present = credentials(membership, &self.runtime)?;
         let join = Join { secret: [].into(), name: "".into(), request: make_request(&membership.key)?.into() };
         let mut last = Error::new(Kind::Host, "no server is known");
-        for address in &self.addresses {
-            let (runtime, address) = (self.runtime.clone(), address.clone());
+        let addresses = self.addresses.lock().expect("no panic while held").clone();
+        for address in addresses {
+            let runtime = self.runtime.clone();
             let (present, join) = (present.clone(), join.clone());
             let asked = on_core(&*self.reactors()?, move || async move {
                 wire::client::join(&runtime, &address, &present, &join).await
@@ -397,7 +402,33 @@ impl Remote {
             let who = &self.welcome.who;
             format!("the server {who} {what}, of {count} files (inode {} is one): who syncs them gets an error", ino.0)
         });
-        self.news_of_way().into_iter().chain(lost).chain(self.renew()).collect()
+        let ways = self.news_of_way().into_iter().chain(self.look_for());
+        ways.chain(lost).chain(self.renew()).collect()
+    }
+    /// Looks for a server that is away where its names lead by now, and where the membership's file says: one that has moved is found.
+    fn look_for(&self) -> Option<String> {
+        self.client.reach().away_since_ns?;
+        let (directory, name) = (self.memberships.clone(), self.place.name.clone());
+        let cluster = self.membership.lock().expect("no panic while held").cluster;
+        let look = move || -> Result<Found> {
+            let membership = membership(&directory, &name)?;
+            if membership.cluster != cluster {
+                return Err(Error::new(Kind::Invalid, "the file is of another cluster by now"));
+            }
+            let addresses = resolved(&membership)?;
+            Ok((membership.addresses, addresses))
+        };
+        let (places, found) = self.lookup.turn(look)?;
+        // Another certificate is written together with them.
+        self.membership.lock().expect("no panic while held").addresses = places;
+        let mut addresses = self.addresses.lock().expect("no panic while held");
+        if found.is_empty() || found.iter().all(|address| addresses.contains(address)) {
+            return None;
+        }
+        let told: Vec<String> = found.iter().map(Address::to_string).collect();
+        self.client.move_to(found.clone());
+        *addresses = found;
+        Some(format!("the server {} is looked for at {} now", self.welcome.who, told.join(", ")))
     }
     fn news_of_way(&self) -> Option<String> {
         let now = match (self.client.end_reason(), self.client.reach().away_since_ns) {

@@ -137,6 +137,8 @@ pub struct Client {
     /// The locks that the session has.
     locks: Lock<Locks>,
     server: Lock<Server>,
+    /// The addresses where the server is looked for.
+    addresses: Lock<Vec<Address>>,
     /// The credentials of the next connection, and the name that the server's certificate must have.
     credentials: Lock<Option<(Credentials, Box<str>)>>,
     changed: Event,
@@ -152,6 +154,7 @@ impl Client {
     pub fn start(runtime: &Runtime, options: Options) -> Arc<Client> {
         let cores = runtime.tasks.cores();
         let credentials = Lock::new("credentials", options.credentials.clone());
+        let addresses = Lock::new("addresses", options.addresses.clone());
         let client = Arc::new(Client {
             runtime: runtime.clone(),
             options,
@@ -165,6 +168,7 @@ impl Client {
             share: Share::default(),
             locks: Lock::new("locks of files", Locks::default()),
             server: Lock::new("server", Server::default()),
+            addresses,
             credentials,
             changed: Event::new(),
             pulses: AtomicU64::new(0),
@@ -210,6 +214,11 @@ impl Client {
         if let Some((present, _)) = &mut *self.credentials.lock() {
             *present = credentials;
         }
+    }
+    /// Looks for the server at other addresses, at least one, from the next connection on.
+    pub fn move_to(&self, addresses: Vec<Address>) {
+        assert!(!addresses.is_empty(), "a server has an address");
+        *self.addresses.lock() = addresses;
     }
     /// The way to the server.
     pub fn reach(&self) -> Reach {
@@ -468,8 +477,11 @@ impl Client {
     /// Greets the server, tells what the session has open if the server does not know, and takes replies until the connection
     /// breaks. Errors: why it broke, or was not made.
     async fn converse(self: &Arc<Client>, core: usize, attempt: usize) -> Result<()> {
-        let addresses = &self.options.addresses;
-        let connection = self.runtime.net.connect(&addresses[attempt % addresses.len()]).await?;
+        let address = {
+            let addresses = self.addresses.lock();
+            addresses[attempt % addresses.len()].clone()
+        };
+        let connection = self.runtime.net.connect(&address).await?;
         let credentials = self.credentials.lock().clone();
         let tls = credentials.map(|(credentials, name)| Tls::client(&credentials, &name)).transpose()?;
         let lane = Lane::start(&self.runtime, connection, tls);
