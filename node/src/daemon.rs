@@ -371,11 +371,16 @@ impl Daemon {
         Ok(renamed)
     }
 
-    /// Changes a volume's layers, durably and for all its mounts, and waits until no request is under way that began before.
+    /// Changes a volume's layers, durably and for all its mounts, and waits until no request of this machine is under way that began
+    /// before. Clients of other machines follow.
     fn change_layers(&self, name: &str, change: &Change) -> Result<Answer> {
         let servings: Vec<_> = {
             let _alone = self.changing.lock().expect("no panic while held");
-            self.brick()?.change_layers(&self.backend.volume(name)?, change)?;
+            let volume = self.backend.volume(name)?;
+            self.brick()?.change_layers(&volume, change)?;
+            if let Some(listener) = &self.listener {
+                listener.hang_up(volume.id);
+            }
             let mounts = self.mounts.lock().expect("no panic while held");
             mounts.iter().filter(|mounted| mounted.volume == name).map(|mounted| mounted.serving.clone()).collect()
         };

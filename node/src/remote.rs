@@ -403,7 +403,7 @@ impl Remote {
             format!("the server {who} {what}, of {count} files (inode {} is one): who syncs them gets an error", ino.0)
         });
         let ways = self.news_of_way().into_iter().chain(self.look_for());
-        ways.chain(lost).chain(self.renew()).collect()
+        ways.chain(lost).chain(self.renew()).chain(self.follow_layers()).collect()
     }
     /// Looks for a server that is away where its names lead by now, and where the membership's file says: one that has moved is found.
     fn look_for(&self) -> Option<String> {
@@ -429,6 +429,12 @@ impl Remote {
         self.client.move_to(found.clone());
         *addresses = found;
         Some(format!("the server {} is looked for at {} now", self.welcome.who, told.join(", ")))
+    }
+    /// Puts the volume's layers in place as the server has them: who changes them there hangs up, and the next welcome tells them.
+    fn follow_layers(&self) -> Option<String> {
+        let volume = self.client.volume()?;
+        self.stack.put(self.stack.plan_of(&volume.layers)?);
+        Some(format!("the server has changed the volume's layers: there are {} now", volume.layers.len()))
     }
     fn news_of_way(&self) -> Option<String> {
         let now = match (self.client.end_reason(), self.client.reach().away_since_ns) {

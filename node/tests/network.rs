@@ -364,6 +364,29 @@ fn the_status_tells_who_has_a_volume_and_who_is_silent() {
     home.check();
 }
 
+/// Layers run on clients, which follow a change at the server while they have the volume mounted, whatever it is called by then.
+#[test]
+fn a_change_of_layers_reaches_clients() {
+    let home = Home::new("layered");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    let data = text(&home.data).to_string();
+    fs::write(home.mount.join("file"), "before").expect("writable");
+    let output = run(&["layer", "add", &data, "default", "read-only"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("follow within seconds: test"), "{said}");
+    let refused = || fs::write(home.mount.join("new"), "x").map_err(|error| error.raw_os_error());
+    until("the client is read-only", || refused() == Err(Some(libc::EROFS)));
+    assert_eq!(fs::read_to_string(home.mount.join("file")).expect("it is there"), "before");
+    succeed(&["volume", "rename", &data, "default", "other"]);
+    succeed(&["layer", "remove", &data, "other", "1"]);
+    until("the client may write again", || refused().is_ok());
+    let said = client.terminate();
+    assert!(said.contains("layers: there are 1 now") && said.contains("layers: there are 0 now"), "{said}");
+    server.terminate();
+    home.check();
+}
+
 /// A client that dies without a word leaves its volume to others after a while.
 #[test]
 fn a_dead_clients_volume_is_given_to_the_next() {

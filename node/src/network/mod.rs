@@ -132,6 +132,12 @@ impl Listener {
         })
     }
 
+    /// Hangs up on a volume's clients, which come again and learn what was changed of it.
+    pub fn hang_up(&self, volume: VolumeId) {
+        let sessions = keeper::sessions_of(&self.groups, |holder| holder.volume == volume);
+        sessions.into_iter().for_each(|session| self.server.hang_up(session));
+    }
+
     /// Ends the sessions of a volume.
     pub fn expel_from(&self, reactors: &Reactors, volume: VolumeId) -> Result<()> {
         self.expel(reactors, |holder| holder.volume == volume)

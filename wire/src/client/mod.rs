@@ -20,7 +20,7 @@ use crate::locks::Locks;
 use crate::share::Share;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
-use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
+use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, Volume, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
@@ -208,6 +208,10 @@ impl Client {
             }
             self.changed.after(ticket).await;
         }
+    }
+    /// The volume as the server has told it last; None before its welcome.
+    pub fn volume(&self) -> Option<Volume> {
+        self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.clone())
     }
     /// Shows other credentials from the next connection on: a renewed certificate.
     pub fn renew(&self, credentials: Credentials) {
