@@ -55,6 +55,20 @@ impl Stack {
         Ok(Plan(placed))
     }
 
+    /// The layers as they were changed elsewhere; None if they are so already. Those that stay keep their figures.
+    pub fn plan_of(&self, layers: &[Layer]) -> Option<Plan> {
+        let mut before = self.layers.lock().placed.clone();
+        if before.iter().map(|placed| &placed.layer).eq(layers) {
+            return None;
+        }
+        let kept = |layer: &Layer| {
+            let found = before.iter().position(|placed| placed.layer == *layer);
+            found.map_or_else(|| Placed::new(*layer), |at| before.remove(at))
+        };
+        assert!(layers.len() <= LAYERS_MAX, "a stack has at most {LAYERS_MAX} layers");
+        Some(Plan(layers.iter().map(kept).collect()))
+    }
+
     /// Puts a plan in place: every operation that begins from now on meets its layers. Operations that a delay layer holds
     /// are let go soon, and go on through the layers of before.
     pub fn put(&self, Plan(placed): Plan) {

@@ -3,7 +3,7 @@
 
 use crate::rights::{Entry, Gate, Recognised};
 use crate::{Call, Stack};
-use base::{Error, FileLock, Holder, Ino, Kind, Name, Op, Result, SessionId};
+use base::{Error, FileLock, Holder, Ino, Kind, Name, Op, Result, SessionId, Volume};
 use group::{Answer, Context, Groups, Kept, Position};
 use runtime::net::ListenerId;
 use runtime::{Buf, Runtime, tasks};
@@ -67,6 +67,13 @@ impl Served {
             _ => Ok(()),
         }
     }
+    /// The volume of a session: the one that it asks for, and afterwards the same, whatever its name is by then.
+    async fn volume_of(&self, session: SessionId, name: &Name) -> Result<Volume> {
+        let known = self.groups.network_sessions().into_iter().find(|known| known.session == session);
+        let Some(known) = known else { return self.groups.volume(name).await };
+        let found = self.groups.volumes().await?.into_iter().find(|volume| volume.id == known.holder.volume);
+        found.ok_or_else(|| Error::new(Kind::NotFound, "the volume was deleted: unmount it"))
+    }
 }
 
 impl Service for Served {
@@ -109,7 +116,7 @@ impl Service for Served {
             return Err(refused(Reason::Cluster, "the client has joined another cluster than this server's"));
         }
         let Some(name) = &hello.volume else { return Err(refused(Reason::Volume, "a client asks for a volume")) };
-        let volume = self.groups.volume(name).await.map_err(|error| told(Reason::Volume, &error))?;
+        let volume = self.volume_of(session, name).await.map_err(|error| told(Reason::Volume, &error))?;
         let (read_only, squash_root) = match &rights {
             None => (hello.read_only, false),
             Some(rights) => {
@@ -145,6 +152,12 @@ impl Service for Served {
         };
         let flow = Some(Arc::new(stack.flow().sibling()));
         Ok(Admission::In(Admitted { welcome, flow, volume: Entry { stack, read_only, squash_root } }))
+    }
+    async fn is_current(&self, welcome: &HelloOk) -> bool {
+        let Some(told) = &welcome.volume else { return true };
+        let is_so = |volume: &Volume| volume.id != told.id || volume.layers == told.layers;
+        // Without the catalogue nobody knows: requests will tell.
+        self.groups.volumes().await.map_or(true, |volumes| volumes.iter().all(is_so))
     }
     async fn turn_away(&self, session: SessionId) {
         // What is not noted now is noted when the session has been silent for long.

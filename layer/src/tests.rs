@@ -182,6 +182,13 @@ fn layers_are_put_in_moved_and_taken_out_and_keep_their_figures() {
         assert!(stack.call(&context(3), stat()).await.is_err());
         let figures = stack.hops().iter().map(|hop| (hop.calls, hop.answered)).collect::<Vec<_>>();
         assert_eq!(figures, [(3, 0), (2, 1), (2, 0)]);
+        // As somebody else has changed them.
+        let layers = |stack: &Stack| stack.hops().iter().map(|hop| hop.layer).collect::<Vec<_>>();
+        let now = layers(&stack);
+        assert!(stack.plan_of(&now).is_none(), "nothing has changed");
+        stack.put(stack.plan_of(&[now[2], slow, slow]).expect("other ones"));
+        assert_eq!(layers(&stack), [now[2], slow, slow]);
+        assert_eq!(stack.hops().iter().map(|hop| hop.calls).collect::<Vec<_>>(), [2, 3, 0], "figures are kept");
         for (from, to) in [(0, 1), (1, 0), (4, 1), (1, 4)] {
             assert_eq!(planned(Change::Move { from, to }), Err(Kind::Invalid));
         }

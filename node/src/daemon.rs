@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::host::{self, Signals};
 use crate::layers;
 use crate::log::Log;
-use crate::network::{Listener, not_listening};
+use crate::network::{Listener, not_listening, users};
 use crate::notify::Notifier;
 use crate::observe::{Gatherer, LOOKING_MS_MAX, Part, Recorder, whole};
 use crate::tiers;
@@ -371,11 +371,16 @@ impl Daemon {
         Ok(renamed)
     }
 
-    /// Changes a volume's layers, durably and for all its mounts, and waits until no request is under way that began before.
+    /// Changes a volume's layers, durably and for all its mounts, and waits until no request of this machine is under way that began
+    /// before. Clients of other machines follow.
     fn change_layers(&self, name: &str, change: &Change) -> Result<Answer> {
         let servings: Vec<_> = {
             let _alone = self.changing.lock().expect("no panic while held");
-            self.brick()?.change_layers(&self.backend.volume(name)?, change)?;
+            let volume = self.backend.volume(name)?;
+            self.brick()?.change_layers(&volume, change)?;
+            if let Some(listener) = &self.listener {
+                listener.hang_up(volume.id);
+            }
             let mounts = self.mounts.lock().expect("no panic while held");
             mounts.iter().filter(|mounted| mounted.volume == name).map(|mounted| mounted.serving.clone()).collect()
         };
@@ -526,14 +531,16 @@ impl Daemon {
             path: mounted.path().display().to_string(),
             volume: mounted.volume,
         });
+        let (mounts, clients) = (told.collect::<Vec<_>>(), self.attached());
         Status {
             version: crate::VERSION.to_string(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
             ending,
-            mounts: told.collect(),
+            users: users(&clients, &mounts),
+            mounts,
             listening: self.listener.as_ref().map(|listener| listener.address().to_string()),
-            clients: self.attached(),
+            clients,
             ..self.backend.status()
         }
     }

@@ -87,6 +87,17 @@ impl Failure {
         };
         self.exit(Exit::Host).next(step)
     }
+    /// The next step of a process that can't listen because it may not: as a service without network, or on a host without IPv6.
+    pub fn or_without_network(self) -> Failure {
+        if !self.text.contains(NO_FAMILY) {
+            return self;
+        }
+        // A mistake in the file, which another start does not mend.
+        self.exit(Exit::Usage).next(
+            "the service sinter@NAME has no network: for `listen` use sinter-listen@NAME, for `metrics` and `console` alone \
+             add console.conf to it (docs/operate/console.md); elsewhere give an address of IPv4 or IPv6, as the host has it",
+        )
+    }
     /// JSON, for programs.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({ "error": self.text, "next_step": self.next, "exit_code": self.exit as u8 })
@@ -101,6 +112,9 @@ impl Failure {
         self
     }
 }
+
+/// The error of a process that may not use the network, as the system says it.
+const NO_FAMILY: &str = "Address family not supported";
 
 /// Names and causes may hold line breaks; a message is one line all the same.
 fn one_line(text: &str) -> String {
@@ -159,6 +173,11 @@ mod tests {
         assert!(none_left.exit == Exit::Host && none_left.to_string().contains("ulimit -n"), "{none_left}");
         let too_large = Failure::io("can't write", &std::io::Error::from_raw_os_error(27));
         assert!(too_large.exit == Exit::Host && too_large.to_string().contains("ulimit -f"), "{too_large}");
+        let no_network = Failure::io("can't listen", &std::io::Error::from_raw_os_error(97)).or_without_network();
+        assert!(
+            no_network.exit == Exit::Usage && no_network.to_string().contains("sinter-listen@NAME"),
+            "{no_network}"
+        );
         let json = Failure::new(Exit::InUse, "busy").next("wait").json();
         assert_eq!(json.to_string(), r#"{"error":"busy","exit_code":3,"next_step":"wait"}"#);
     }

@@ -3,12 +3,13 @@
 //! Promises: a server that is away is waited for, and who asks is told for what and since when; the daemon's end makes durable what
 //! the server has acknowledged, or says that it could not. Absent by design: a store; rights, which the server knows.
 
+mod lookup;
+mod state;
+
 use crate::admin::protocol::Status;
 use crate::assembly::{on_core, start};
 use crate::cores::Cores;
-use crate::directory;
 use crate::failure::{self, Exit, Failure};
-use crate::host;
 use crate::network::now_s;
 use base::{Error, Kind, Name, Op, Result, SessionId};
 use control::certificates::make_request;
@@ -17,20 +18,22 @@ use control::{ClientName, Held, server_name};
 use front::fuse::{Entries, Identity};
 use group::Context;
 use layer::{Call, Stack};
+use lookup::{Found, Lookup};
 use runtime::net::Address;
 use runtime::real::{Directory, Reactors};
 use runtime::tasks::either;
 use runtime::{Runtime, Span};
+use state::State;
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::Client;
 use wire::client::{Options, Reach};
-use wire::codec::hello::{HelloOk, Join, Reason, Refused};
+use wire::codec::hello::{Caching, HelloOk, Join, Reason, Refused};
 use wire::tls::{Authority, Credentials, Identity as Bearer};
+use wire::{Client, Sharer};
 
 /// The directory with the files of the clusters that this machine has joined.
 pub const MEMBERSHIPS: &str = "/etc/sinter";
@@ -79,16 +82,10 @@ impl FromStr for Place {
 impl Place {
     /// The directory of its daemon while it is mounted.
     pub fn state(&self) -> PathBuf {
-        Path::new(STATES).join(self.name.as_str()).join(&self.volume)
+        self.below(Path::new(STATES))
     }
-    /// The same, made if it is not there.
-    pub fn make_state(&self) -> Result<Directory, Failure> {
-        host::make_files_private();
-        let state = self.state();
-        let parent = state.parent().expect("it lies below the others");
-        let failed = |error: std::io::Error| Failure::io(format!("can't make {}", state.display()), &error);
-        std::fs::create_dir_all(parent).map_err(failed)?;
-        directory::make(&state)
+    fn below(&self, states: &Path) -> PathBuf {
+        states.join(self.name.as_str()).join(&self.volume)
     }
 }
 
@@ -99,6 +96,8 @@ pub fn place_of(path: &Path) -> Option<Place> {
 
 /// A session with a server for one volume.
 pub struct Remote {
+    /// Comes first: it is removed before the cores let go of its lock.
+    state: State,
     place: Place,
     runtime: Runtime,
     cores: Cores,
@@ -112,7 +111,8 @@ pub struct Remote {
     membership: Mutex<Membership>,
     /// The directory with its files.
     memberships: PathBuf,
-    addresses: Vec<Address>,
+    addresses: Mutex<Vec<Address>>,
+    lookup: Lookup,
     /// The time at which somebody last looked whether the certificate is to be renewed.
     looked: Mutex<Option<Instant>>,
     /// The state of the way to the server that an operator was told last.
@@ -130,7 +130,6 @@ enum Told {
 
 /// Opens a session. `soft_s`: seconds for which it waits for a server that is away; None: for ever.
 pub fn open(
-    state: &Directory,
     place: &Place,
     memberships: &Path,
     (read_only, soft_s): (bool, Option<u64>),
@@ -139,7 +138,16 @@ pub fn open(
     let failed = |error: Error| Failure::of(format!("can't mount {place}"), &error);
     let membership = membership(memberships, &place.name).map_err(failed)?;
     let addresses = resolved(&membership).map_err(failed)?;
-    let (runtime, reactors) = start(state, (None, Vec::new()), memory_max, false).map_err(failed)?;
+    let making = state::make(Path::new(STATES), place)?;
+    let (runtime, reactors) = match start(making.directory(), (None, Vec::new()), memory_max, false) {
+        Ok(started) => started,
+        Err(error) => {
+            making.give_up();
+            return Err(failed(error));
+        }
+    };
+    // Comes after the cores, so that it goes before them if the server refuses.
+    let state = making.locked();
     let options = Options {
         addresses: addresses.clone(),
         volume: Name::new(place.volume.as_bytes()).map_err(failed)?,
@@ -156,6 +164,7 @@ pub fn open(
     let stack = Arc::new(Stack::new(client.clone(), &volume.layers, &base::Limits::NONE));
     let (entries, cores) = (Entries::of(&runtime), Cores::new(reactors, "the mount has ended"));
     Ok(Remote {
+        state,
         place: place.clone(),
         runtime,
         cores,
@@ -167,7 +176,8 @@ pub fn open(
         memory_max_bytes: memory_max,
         membership: Mutex::new(membership),
         memberships: memberships.to_path_buf(),
-        addresses,
+        addresses: Mutex::new(addresses),
+        lookup: Lookup::default(),
         looked: Mutex::default(),
         told: Mutex::default(),
     })
@@ -279,6 +289,10 @@ fn refusal(place: &Place, refused: &Refused) -> Failure {
 }
 
 impl Remote {
+    /// The directory with its daemon's socket.
+    pub fn directory(&self) -> &Directory {
+        self.state.directory()
+    }
     /// The volume that is mounted.
     pub fn volume(&self) -> &base::Volume {
         &self.volume
@@ -328,6 +342,7 @@ impl Remote {
         Status {
             brick: self.place.to_string(),
             server: Some(self.server()),
+            shared: self.is_shared(),
             cores: cores as u32,
             buffer_bytes: self.runtime.slabs.bytes(),
             memory_max_bytes: self.memory_max_bytes,
@@ -338,6 +353,11 @@ impl Remote {
     fn server(&self) -> String {
         let (reach, cores) = (self.client.reach(), self.runtime.tasks.cores());
         format!("{}, over {} of {cores} connections", self.welcome.who, reach.connections)
+    }
+    /// True if others have the volume too, as the server told last; None while it is away.
+    fn is_shared(&self) -> Option<bool> {
+        let is_there = self.client.end_reason().is_none() && self.client.reach().away_since_ns.is_none();
+        is_there.then(|| self.client.share().caches().caching == Caching::Shared)
     }
     /// The obstacle between it and the server, and its time.
     fn trouble(&self) -> Option<String> {
@@ -372,8 +392,9 @@ impl Remote {
         let present = credentials(membership, &self.runtime)?;
         let join = Join { secret: [].into(), name: "".into(), request: make_request(&membership.key)?.into() };
         let mut last = Error::new(Kind::Host, "no server is known");
-        for address in &self.addresses {
-            let (runtime, address) = (self.runtime.clone(), address.clone());
+        let addresses = self.addresses.lock().expect("no panic while held").clone();
+        for address in addresses {
+            let runtime = self.runtime.clone();
             let (present, join) = (present.clone(), join.clone());
             let asked = on_core(&*self.reactors()?, move || async move {
                 wire::client::join(&runtime, &address, &present, &join).await
@@ -396,7 +417,39 @@ impl Remote {
             let who = &self.welcome.who;
             format!("the server {who} {what}, of {count} files (inode {} is one): who syncs them gets an error", ino.0)
         });
-        self.news_of_way().into_iter().chain(lost).chain(self.renew()).collect()
+        let ways = self.news_of_way().into_iter().chain(self.look_for());
+        ways.chain(lost).chain(self.renew()).chain(self.follow_layers()).collect()
+    }
+    /// Looks for a server that is away where its names lead by now, and where the membership's file says: one that has moved is found.
+    fn look_for(&self) -> Option<String> {
+        self.client.reach().away_since_ns?;
+        let (directory, name) = (self.memberships.clone(), self.place.name.clone());
+        let cluster = self.membership.lock().expect("no panic while held").cluster;
+        let look = move || -> Result<Found> {
+            let membership = membership(&directory, &name)?;
+            if membership.cluster != cluster {
+                return Err(Error::new(Kind::Invalid, "the file is of another cluster by now"));
+            }
+            let addresses = resolved(&membership)?;
+            Ok((membership.addresses, addresses))
+        };
+        let (places, found) = self.lookup.turn(look)?;
+        // Another certificate is written together with them.
+        self.membership.lock().expect("no panic while held").addresses = places;
+        let mut addresses = self.addresses.lock().expect("no panic while held");
+        if found.is_empty() || found.iter().all(|address| addresses.contains(address)) {
+            return None;
+        }
+        let told: Vec<String> = found.iter().map(Address::to_string).collect();
+        self.client.move_to(found.clone());
+        *addresses = found;
+        Some(format!("the server {} is looked for at {} now", self.welcome.who, told.join(", ")))
+    }
+    /// Puts the volume's layers in place as the server has them: who changes them there hangs up, and the next welcome tells them.
+    fn follow_layers(&self) -> Option<String> {
+        let volume = self.client.volume()?;
+        self.stack.put(self.stack.plan_of(&volume.layers)?);
+        Some(format!("the server has changed the volume's layers: there are {} now", volume.layers.len()))
     }
     fn news_of_way(&self) -> Option<String> {
         let now = match (self.client.end_reason(), self.client.reach().away_since_ns) {
@@ -434,8 +487,9 @@ impl Remote {
         });
         committed.map(drop)
     }
-    /// Stops the cores, after `commit`.
+    /// Removes the daemon's directory and stops the cores, after `commit`.
     pub fn stop(&self) {
+        self.state.remove();
         self.cores.stop();
     }
 }

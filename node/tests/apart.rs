@@ -145,3 +145,47 @@ fn a_few_commands_lead_from_two_empty_machines_to_a_shared_volume() {
     daemon.terminate();
     home.check();
 }
+
+/// A mount that waits for its server looks where the server's name leads by now, and where the file of its membership says.
+#[test]
+fn a_server_that_moved_is_found_again() {
+    let (server, client) = two_machines();
+    let home = Home::new("moved");
+    let brick = text(&home.data);
+    let theirs = home.scratch.directory("theirs");
+    let hosts = home.scratch.join("hosts");
+    let name = |address: &str| {
+        std::fs::write(&hosts, format!("127.0.0.1 localhost\n{address} store.test\n")).expect("writable");
+    };
+    name(SERVER);
+    let bound = client.program("mount").args(["--bind", text(&hosts), "/etc/hosts"]).status();
+    assert!(bound.expect("util-linux is installed").success());
+    let mut command = server.sinter();
+    command.args(["up", brick, text(&home.mount), "--size", "4G", "--listen", "0.0.0.0"]);
+    let daemon = Daemon::start(command);
+    let told = server.succeed(&["token", "create", brick, "--volume", "default", "--address", "store.test"]);
+    let token = told.split_whitespace().find(|word| word.starts_with("sinter1.")).expect("a token");
+    client.succeed(&["client", "join", token]);
+    // It fails rather than wait for ever.
+    client.succeed(&["mount", "store/default", text(&theirs), "--soft", "100"]);
+    let there = client.path(&theirs);
+    let moves = |from: &str, to: &str| {
+        server.ip(&format!("addr del {from}/24 dev cable"));
+        server.ip(&format!("addr add {to}/24 dev cable"));
+    };
+    std::fs::write(there.join("file"), "before").expect("writable");
+    moves(SERVER, "10.77.0.8");
+    name("10.77.0.8");
+    std::fs::write(there.join("file"), "its name leads there").expect("it is found");
+    moves("10.77.0.8", "10.77.0.9");
+    let membership = client.path(Path::new("/etc/sinter/store.toml"));
+    let content = std::fs::read_to_string(&membership).expect("it is there");
+    assert!(content.contains("store.test:7400"), "{content}");
+    std::fs::write(&membership, content.replace("store.test:7400", "10.77.0.9:7400")).expect("writable");
+    std::fs::write(there.join("file"), "its file says so").expect("it is found");
+    let seen = server.path(&home.mount).join("file");
+    assert_eq!(std::fs::read_to_string(seen).expect("it is there"), "its file says so");
+    client.succeed(&["umount", text(&theirs)]);
+    daemon.terminate();
+    home.check();
+}

@@ -1,6 +1,6 @@
 //! `mount -t sinter`, by hand and from a table like /etc/fstab, with the helper where mount(8) looks for it.
 
-use crate::daemon::{Home, Scratch, fail, mounts_below, succeed, system, text};
+use crate::daemon::{Home, STATES, Scratch, fail, mounts_below, succeed, system, text};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -210,6 +210,48 @@ fn wrong_lines_are_refused_and_leave_nothing_behind() {
     home.check();
 }
 
+/// systemd mounts a line with `_netdev` once the network is there, and unmounts it before it goes.
+#[test]
+fn a_line_for_a_servers_volume_is_mounted_with_the_network() {
+    let (_helper, home) = (Helper::install(), Home::new("fstab-network"));
+    let server = home.serve(&[]);
+    let (place, point) = (home.place(), text(&home.mount).to_string());
+    let options = options(&home, &format!("_netdev,nofail,soft=60,directory={}", text(&home.membership())));
+    let table = home.scratch.join("table");
+    std::fs::write(&table, format!("{place} {point} sinter {options} 0 0\n")).expect("writable");
+    let units = home.scratch.directory("units");
+    let generator = Command::new("/usr/lib/systemd/system-generators/systemd-fstab-generator")
+        .env("SYSTEMD_FSTAB", &table)
+        .args([&units, &units, &units])
+        .output();
+    match generator {
+        Ok(_) => {
+            let wants = std::fs::read_dir(units.join("remote-fs.target.wants")).expect("a unit that needs the network");
+            assert_eq!(wants.count(), 1);
+        }
+        Err(error) => eprintln!("skipped: no systemd: {error}"),
+    }
+    for round in 0..2 {
+        for _ in 0..2 {
+            // The second time there is nothing to do.
+            mounted(&["-a", "-T", text(&table)]);
+            assert_eq!(mounts_below(&home.mount), [point.as_str()]);
+        }
+        std::fs::write(home.mount.join(round.to_string()), "kept").expect("the mount is writable");
+        assert_eq!(std::fs::read_to_string(home.mount.join("0")).expect("it is there"), "kept");
+        system("umount", &[&point]);
+    }
+    let (name, _) = place.split_once('/').expect("a name and a volume");
+    let started = Instant::now();
+    while Path::new(STATES).join(name).exists() {
+        assert!(started.elapsed() < PATIENCE, "the daemon goes on: {}", log(&home));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(log(&home).trim_end().ends_with("was unmounted: ending"), "{}", log(&home));
+    server.terminate();
+    home.check();
+}
+
 #[test]
 fn a_log_that_was_rotated_is_opened_anew_and_no_link_is_followed() {
     let (_helper, home) = (Helper::install(), Home::new("rotated"));
@@ -227,16 +269,28 @@ fn a_log_that_was_rotated_is_opened_anew_and_no_link_is_followed() {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/logrotate")).expect("it is there");
     let line = rule.lines().find(|line| line.trim_start().starts_with("pkill")).expect("it signals");
     let line = line.replace("serve .*", &format!("serve {data} .*"));
-    system("sh", &["-c", &line]);
-    let began = Instant::now();
-    while !home.scratch.join("log").exists() {
-        assert!(began.elapsed() < PATIENCE, "the log is not opened anew");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::fs::write(home.mount.join("file"), "here").expect("it goes on");
+    let line = line.replace("mount --foreground", &format!("mount --foreground .* {} ", home.place()));
+    let rotated = || {
+        system("sh", &["-c", &line]);
+        let began = Instant::now();
+        while !home.scratch.join("log").exists() {
+            assert!(began.elapsed() < PATIENCE, "the log is not opened anew");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::fs::write(home.mount.join("file"), "here").expect("it goes on");
+    };
+    rotated();
     system("umount", &[&point]);
     ended_cleanly(&home);
     assert!(log(&home).contains("opened anew"), "{}", log(&home));
+    // That of a server's volume is another command.
+    let server = home.serve(&[]);
+    let directory = format!("directory={}", text(&home.membership()));
+    mounted(&["-t", "sinter", &home.place(), &point, "-o", &options(&home, &directory)]);
+    std::fs::rename(home.scratch.join("log"), home.scratch.join("log.2")).expect("writable");
+    rotated();
+    succeed(&["down", &home.place()]);
+    server.terminate();
 }
 
 /// The flags that the mount table shows.

@@ -240,7 +240,7 @@ fn a_client_that_is_revoked_is_out_at_once() {
     std::fs::write(home.mount.join("file"), "before").expect("writable");
     let data = text(&home.data);
     let name = json(&["status", data])["clients"][0]["client"].as_str().expect("it is there").to_string();
-    assert!(succeed(&["status", data]).contains(&format!("{name} has default")));
+    assert!(succeed(&["status", data]).contains(&format!("default: {name} alone")));
     fail(&["volume", "delete", data, "default"], 3, &["a client of another machine", "--force"]);
     let began = Instant::now();
     succeed(&["client", "revoke", data, &name]);

@@ -1,7 +1,7 @@
 //! Volumes that a brick's daemon serves to clients over the network: from two commands on each side to a mount, and what becomes of
 //! it when the server is killed. `SINTER_VIA=network` has other modules of this program run over such a mount as well.
 
-use crate::daemon::{Daemon, Home, fail, mounts_below, run, sinter, succeed, text};
+use crate::daemon::{Daemon, Home, STATES, fail, mounts_below, run, sinter, succeed, text};
 use base::VolumeId;
 use control::client::Membership;
 use control::{ClientName, Grant, Held, Network, Rights, Role, Secret, TOKEN_LIFE_S, Uuid, Wish};
@@ -282,6 +282,108 @@ fn an_fsync_tells_what_the_server_has_lost() {
     std::thread::sleep(Duration::from_secs(3));
     let said = client.terminate();
     assert!(said.contains("has lost changes that nobody had made durable"), "{said}");
+    server.terminate();
+    home.check();
+}
+
+/// The directory of a mount's daemon is there while the daemon is, and one that takes its place at that moment has its own.
+#[test]
+fn a_mount_that_ended_leaves_nothing_and_the_next_one_may_come_at_once() {
+    let home = Home::new("leaves");
+    let server = home.serve(&[]);
+    let (place, membership) = (home.place(), home.membership());
+    let (name, _) = place.split_once('/').expect("a name and a volume");
+    let (states, mount) = (Path::new(STATES).join(name), text(&home.mount));
+    let mounting = |at: &Path| run(&["mount", &place, text(at), "--directory", text(&membership)]);
+    fail(&["mount", &format!("{name}/absent"), mount, "--directory", text(&membership)], 1, &["absent"]);
+    assert!(!states.exists(), "a mount that was refused");
+    for end in ["TERM", "umount", "down"] {
+        let client = Daemon::start(home.client());
+        assert!(states.join("default/admin.sock").exists());
+        match end {
+            "TERM" => client.signal("TERM"),
+            end => drop(succeed(&[end, &place])),
+        }
+        assert!(client.wait().0.success() && !states.exists(), "{end}");
+    }
+    assert!(succeed(&["down", &place]).contains("no daemon serves"), "nothing to do is no failure");
+    // What a killed one has left is taken by the next, which takes it along; what is somebody else's stays.
+    Daemon::start(home.client()).kill();
+    drop(Command::new("umount").arg("-l").arg(&home.mount).output());
+    assert!(states.join("default/lock").exists());
+    let client = Daemon::start(home.client());
+    fs::write(states.join("default/notes"), "mine").expect("root may");
+    client.terminate();
+    assert_eq!(fs::read_dir(states.join("default")).expect("it stays").count(), 1);
+    fs::remove_file(states.join("default/notes")).expect("it is there");
+    for round in 0..10 {
+        assert!(mounting(&home.mount).status.success());
+        let mounted = std::thread::scope(|scope| {
+            let down = scope.spawn(|| run(&["down", &place]));
+            let mounted = mounting(&home.mount);
+            assert!(down.join().expect("no panic").status.success(), "round {round}");
+            mounted
+        });
+        let said = String::from_utf8_lossy(&mounted.stderr);
+        assert!(mounted.status.success() || said.contains("has one mount"), "round {round}: {said}");
+        assert!(!mounted.status.success() || run(&["status", &place]).status.success(), "round {round}: it is found");
+        succeed(&["down", &place]);
+        assert!(mounts_below(home.scratch.path()).is_empty() && !states.exists(), "round {round}");
+    }
+    server.terminate();
+    home.check();
+}
+
+/// Both sides tell whether a volume is shared, and the server by whom.
+#[test]
+fn the_status_tells_who_has_a_volume_and_who_is_silent() {
+    let home = Home::new("users");
+    let server = home.serve(&[]);
+    let (data, place) = (text(&home.data).to_string(), home.place());
+    let users = || status(&data)["users"].clone();
+    assert_eq!(users(), serde_json::json!([]));
+    let one = Daemon::start(home.client());
+    let alone =
+        serde_json::json!([{ "volume": "default", "shared": false, "clients": ["test"], "silent": [], "here": false }]);
+    assert_eq!(users(), alone);
+    assert_eq!(status(&place)["shared"], false);
+    let (other, own) = (home.scratch.directory("other"), home.scratch.directory("own"));
+    let two = Daemon::start(home.other_client(&other));
+    succeed(&["mount", &data, "default", text(&own)]);
+    assert!(succeed(&["status", &data]).contains("default: shared by other, test and this machine\n"));
+    assert!(succeed(&["status", &home.other_place()]).contains("yes: others have it mounted too"));
+    assert_eq!(status(&place)["shared"], true);
+    two.kill();
+    drop(Command::new("umount").arg("-l").arg(&other).output());
+    until("it is silent", || users()[0]["silent"] == serde_json::json!(["other"]));
+    assert_eq!(users()[0]["shared"], true, "with the server's own mount");
+    succeed(&["umount", text(&own)]);
+    until("its mount is gone", || succeed(&["status", &data]).contains("default: test alone; other is silent\n"));
+    until("nobody shares with one that is silent", || status(&place)["shared"] == false);
+    one.terminate();
+    server.terminate();
+    home.check();
+}
+
+/// Layers run on clients, which follow a change at the server while they have the volume mounted, whatever it is called by then.
+#[test]
+fn a_change_of_layers_reaches_clients() {
+    let home = Home::new("layered");
+    let server = home.serve(&[]);
+    let client = Daemon::start(home.client());
+    let data = text(&home.data).to_string();
+    fs::write(home.mount.join("file"), "before").expect("writable");
+    let output = run(&["layer", "add", &data, "default", "read-only"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("follow within seconds: test"), "{said}");
+    let refused = || fs::write(home.mount.join("new"), "x").map_err(|error| error.raw_os_error());
+    until("the client is read-only", || refused() == Err(Some(libc::EROFS)));
+    assert_eq!(fs::read_to_string(home.mount.join("file")).expect("it is there"), "before");
+    succeed(&["volume", "rename", &data, "default", "other"]);
+    succeed(&["layer", "remove", &data, "other", "1"]);
+    until("the client may write again", || refused().is_ok());
+    let said = client.terminate();
+    assert!(said.contains("layers: there are 1 now") && said.contains("layers: there are 0 now"), "{said}");
     server.terminate();
     home.check();
 }

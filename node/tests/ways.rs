@@ -144,37 +144,96 @@ fn the_service_manager_never_hears_that_a_failed_start_is_ready() {
     assert!(manager.socket.recv(&mut [0; 64]).is_err(), "nothing was said");
 }
 
+/// The lines of one of the package's units that say something.
+fn unit(name: &str) -> Vec<String> {
+    let content = std::fs::read_to_string(Path::new("packaging").join(name)).expect("it is there");
+    let lines = content.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(str::to_string).collect()
+}
+
+const UNIT: &str = "sinter@.service";
+const UNIT_THAT_LISTENS: &str = "sinter-listen@.service";
+
 #[test]
-fn the_unit_is_one_that_systemd_accepts() {
+fn the_units_are_ones_that_systemd_accepts() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         eprintln!("skipped: no systemd-analyze");
         return;
     }
-    let unit = Path::new("packaging/sinter@.service");
-    let content = std::fs::read_to_string(unit).expect("it is there");
-    assert!(content.contains("ExecStart=/usr/bin/sinter up"));
-    // Metrics and console need sockets, and nobody else's machine.
-    for line in ["RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6", "IPAddressDeny=any", "IPAddressAllow=localhost"] {
-        assert!(content.lines().any(|other| other == line), "{line}");
-    }
     let scratch = Scratch::new("unit");
-    let here = scratch.join("sinter@.service");
-    let verify = |content: &str| {
-        std::fs::write(&here, content).expect("writable");
-        let mut command = Command::new("systemd-analyze");
-        let output = command.args(["verify", "--man=no", text(&here)]).output().expect("it runs");
-        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let (good, said) = verify(&content.replace("/usr/bin/sinter", env!("CARGO_BIN_EXE_sinter")));
-    assert!(good && said.is_empty(), "{said}");
-    let (_, said) = verify(&content.replace("WatchdogSec", "WatchdogSecs"));
-    assert!(said.contains("WatchdogSecs"), "the test can fail: {said}");
-    // A mount namespace of its own would hide the volume from the host.
-    for line in content.lines().filter(|line| !line.starts_with('#')) {
-        let key = line.split('=').next().unwrap_or_default();
-        let hides = ["ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateMounts", "ReadWritePaths"];
-        assert!(!hides.contains(&key), "{line}");
+    for name in [UNIT, UNIT_THAT_LISTENS] {
+        let content = unit(name).join("\n");
+        assert!(content.contains("ExecStart=/usr/bin/sinter up"));
+        let here = scratch.join(name);
+        let verify = |content: &str| {
+            std::fs::write(&here, content).expect("writable");
+            let mut command = Command::new("systemd-analyze");
+            let output = command.args(["verify", "--man=no", text(&here)]).output().expect("it runs");
+            (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let content = content.replace("/usr/bin/sinter", env!("CARGO_BIN_EXE_sinter"));
+        let (good, said) = verify(&content);
+        assert!(good && said.is_empty(), "{said}");
+        let (_, said) = verify(&content.replace("WatchdogSec", "WatchdogSecs"));
+        assert!(said.contains("WatchdogSecs"), "the test can fail: {said}");
+        std::fs::write(&here, &content).expect("the other one is read with it");
+        // A mount namespace of its own would hide the volume from the host.
+        for line in content.lines() {
+            let key = line.split('=').next().unwrap_or_default();
+            let hides =
+                ["ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateMounts", "ReadWritePaths"];
+            assert!(!hides.contains(&key), "{line}");
+        }
     }
+}
+
+#[test]
+fn only_the_unit_of_a_brick_that_listens_has_the_network() {
+    let (own, listens) = (unit(UNIT), unit(UNIT_THAT_LISTENS));
+    let only = |these: &[String], those: &[String]| -> Vec<String> {
+        let only = these.iter().filter(|line| !those.contains(line) && !line.starts_with("Description="));
+        only.cloned().collect()
+    };
+    assert_eq!(only(&own, &listens), ["After=local-fs.target", "RestrictAddressFamilies=AF_UNIX", "IPAddressDeny=any"]);
+    let network = [
+        "Wants=network-online.target",
+        "After=local-fs.target network-online.target nss-lookup.target",
+        "Conflicts=sinter@%i.service",
+        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
+    ];
+    assert_eq!(only(&listens, &own), network);
+    let console = ["[Service]", "RestrictAddressFamilies=AF_INET AF_INET6", "IPAddressAllow=localhost"];
+    assert_eq!(unit("console.conf"), console);
+}
+
+/// Runs a program that may make sockets of this machine's files alone: what `RestrictAddressFamilies=AF_UNIX` does.
+const WITHOUT_NETWORK: &str = "import ctypes, os, platform, struct, sys\n\
+    socket = {'x86_64': 41, 'aarch64': 198}[platform.machine()]\n\
+    rules = [(0x20, 0, 0, 0), (0x15, 0, 3, socket), (0x20, 0, 0, 16), (0x15, 1, 0, 1), (6, 0, 0, 0x50061), (6, 0, 0, 0x7fff0000)]\n\
+    code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *rule) for rule in rules))\n\
+    program = struct.pack('HxxxxxxQ', len(rules), ctypes.addressof(code))\n\
+    libc = ctypes.CDLL(None, use_errno=True)\n\
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0, ctypes.get_errno()\n\
+    os.execv(sys.argv[1], sys.argv[1:])\n";
+
+#[test]
+fn a_daemon_without_network_serves_its_mount_and_says_what_needs_more() {
+    let home = Home::new("no-network");
+    let restricted = |options: &[&str]| {
+        let up = home.command();
+        let mut command = Command::new("python3");
+        command.args(["-c", WITHOUT_NETWORK]).arg(up.get_program()).args(up.get_args()).args(options);
+        command
+    };
+    for option in [["--listen", "127.0.0.1:0"], ["--console", "127.0.0.1:0"]] {
+        let output = restricted(&option).stdin(Stdio::null()).output().expect("python is installed");
+        refused(&output, 2, &["can't listen", "sinter-listen@NAME", "console.conf"], option[0]);
+    }
+    let daemon = Daemon::start(restricted(&[]));
+    std::fs::write(home.mount.join("file"), "kept").expect("the mount is writable");
+    succeed(&["status", text(&home.data)]);
+    daemon.terminate();
+    home.check();
 }
 
 #[test]

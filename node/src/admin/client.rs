@@ -41,21 +41,33 @@ impl Client {
     /// The same; whatever is asked is over at that moment.
     pub fn connect_until(data: &Path, until: Option<Instant>) -> Result<Option<Client>, Failure> {
         let shown = data.display().to_string();
-        let what = || format!("can't reach the daemon of {shown}");
         let place = place_of(data);
         let state = place.as_ref().map(Place::state);
-        if let (Some(place), Some(false)) = (&place, state.as_deref().map(Path::exists)) {
-            let failure = Failure::new(Exit::Failed, format!("{place} is not mounted here"));
-            return Err(failure.next(format!("sinter mount {place} DIRECTORY")));
-        }
-        let directory = Directory::open(state.as_deref().unwrap_or(data)).map_err(|error| match error.kind {
-            Kind::NotFound => Failure::new(Exit::Failed, format!("no brick at {shown}: it does not exist"))
+        let opened = Directory::open(state.as_deref().unwrap_or(data));
+        let directory = opened.map_err(|error| match (error.kind, &place) {
+            (Kind::NotFound, Some(place)) => Failure::new(Exit::Failed, format!("{place} is not mounted here"))
+                .next(format!("sinter mount {place} DIRECTORY")),
+            (Kind::NotFound, None) => Failure::new(Exit::Failed, format!("no brick at {shown}: it does not exist"))
                 .next("check the path; `sinter format` makes a brick"),
-            Kind::NotDirectory => Failure::new(Exit::Failed, format!("{shown} is not a directory ({error})"))
+            (Kind::NotDirectory, _) => Failure::new(Exit::Failed, format!("{shown} is not a directory ({error})"))
                 .next("give the brick's directory"),
-            _ => Failure::of(what(), &error),
+            _ => Failure::of(format!("can't reach the daemon of {shown}"), &error),
         })?;
-        let socket = SocketPath::of(&directory);
+        Client::connect_in(&directory, shown, until)
+    }
+
+    /// Connects to the daemon of a server's volume; `None` if there is none.
+    pub fn of_place(place: &Place) -> Result<Option<Client>, Failure> {
+        match Directory::open(&place.state()) {
+            Ok(directory) => Client::connect_in(&directory, place.to_string(), None),
+            Err(error) if error.kind == Kind::NotFound => Ok(None),
+            Err(error) => Err(Failure::of(format!("can't reach the daemon of {place}"), &error)),
+        }
+    }
+
+    fn connect_in(directory: &Directory, shown: String, until: Option<Instant>) -> Result<Option<Client>, Failure> {
+        let what = || format!("can't reach the daemon of {shown}");
+        let socket = SocketPath::of(directory);
         // A link here would lead to somebody else's daemon.
         let refused = |text: &str| {
             let failure = Failure::new(Exit::Failed, format!("{}: {text}: {SOCKET}", what()));

@@ -282,6 +282,12 @@ pub struct Status {
     /// Their sessions.
     #[serde(default)]
     pub clients: Vec<Attached>,
+    /// The users of the volumes that they have.
+    #[serde(default)]
+    pub users: Vec<Users>,
+    /// True, at a client, if others have the volume mounted too, so that this machine caches less.
+    #[serde(default)]
+    pub shared: Option<bool>,
     /// The parts of the size.
     pub space: Space,
     /// The cleaner's state, and the reason.
@@ -307,6 +313,21 @@ pub struct Attached {
     pub volume: String,
     /// False while nothing is heard of it.
     pub connected: bool,
+}
+
+/// The users of a volume.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Users {
+    /// The volume.
+    pub volume: String,
+    /// True if more than one of them is heard of.
+    pub shared: bool,
+    /// Clients of other machines, one for each session.
+    pub clients: Vec<String>,
+    /// The same, of those that nothing is heard of.
+    pub silent: Vec<String>,
+    /// True if it is mounted on the brick's own machine.
+    pub here: bool,
 }
 
 /// A token that was made.
@@ -562,7 +583,7 @@ pub struct Rotten {
 }
 
 /// A mounted volume.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct Mounted {
     /// The volume's name.
     pub volume: String,

@@ -203,7 +203,7 @@ fn listen(surfaces: &Surfaces) -> Result<Listening, Failure> {
             ErrorKind::PermissionDenied => "give a port of 1024 or above".to_string(),
             _ => "give 127.0.0.1:PORT".to_string(),
         };
-        Failure::io(format!("can't listen at {address}"), &error).next(next)
+        Failure::io(format!("can't listen at {address}"), &error).next(next).or_without_network()
     };
     Listening::at(&surfaces.addresses()).map_err(failed)
 }

@@ -34,12 +34,20 @@ pub fn run(options: &Down) -> Result<Exit, Failure> {
     let started = Instant::now();
     let until = started + Duration::from_secs(options.timeout);
     let how = |pid, ended| Ended { served: true, ended, pid, seconds: started.elapsed().as_secs_f64() };
-    let Some(client) = Client::connect_until(&options.data, Some(until))? else {
-        let place = place_of(&options.data).map(|place| place.state());
-        let directory = directory::existing(place.as_deref().unwrap_or(&options.data))?;
-        let Some(pid) = holder(&directory)? else {
-            return told(options, &Ended { served: false, ended: true, pid: None, seconds: 0.0 });
+    let nobody = || told(options, &Ended { served: false, ended: true, pid: None, seconds: 0.0 });
+    // A mount's daemon takes its directory along.
+    let state = place_of(&options.data).map(|place| place.state());
+    let is_gone = || state.as_ref().is_some_and(|state| !state.exists());
+    let connected = match Client::connect_until(&options.data, Some(until)) {
+        Err(_) if is_gone() => return nobody(),
+        connected => connected?,
+    };
+    let Some(client) = connected else {
+        let directory = match directory::existing(state.as_deref().unwrap_or(&options.data)) {
+            Err(_) if is_gone() => return nobody(),
+            directory => directory?,
         };
+        let Some(pid) = holder(&directory)? else { return nobody() };
         // It has been asked already, and listens no more; or somebody removed its socket.
         let process = held(options, pid)?;
         let failed = |error| Failure::io(format!("can't ask the daemon of {}", options.data.display()), &error);

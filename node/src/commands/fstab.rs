@@ -226,12 +226,17 @@ fn of_server(place: Place, path: PathBuf, wanted: Wanted) -> Result<(), Failure>
 
 /// True if the brick's daemon is on its way down, or is gone.
 pub(super) fn is_ending(data: &Path) -> Result<bool, Failure> {
-    let Some(mut client) = Client::connect(data)? else { return Ok(true) };
+    Ok(ends(Client::connect(data)?))
+}
+
+/// True if there is no daemon, or if it is on its way down.
+pub(super) fn ends(client: Option<Client>) -> bool {
+    let Some(mut client) = client else { return true };
     // One that does not answer has just ended.
-    Ok(client.ask(&Request::Status).map_or(true, |answer| match answer {
+    client.ask(&Request::Status).map_or(true, |answer| match answer {
         Answer::Status(status) => status.ending.is_some(),
         _ => false,
-    }))
+    })
 }
 
 /// Reads the options of a mount.

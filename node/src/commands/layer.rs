@@ -2,8 +2,9 @@
 
 use super::{print, print_json};
 use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{self, Answer, Hop, Layered, Request};
+use crate::admin::protocol::{self, Answer, Hop, Layered, Request, Users};
 use crate::cli::{self, NewLayer, Place};
+use crate::daemon::say;
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, count, duration};
 
@@ -26,13 +27,42 @@ pub fn run(command: &cli::Layer) -> Result<Exit, Failure> {
             (&of.data, of.json, Request::LayerMove { volume: of.volume.clone(), from, to })
         }
     };
-    match Client::need(data)?.ask(&request)? {
+    let mut client = Client::need(data)?;
+    // Before they are hung up on, so that they come and learn of the change.
+    let users = changed(&request).and_then(|volume| users(&mut client, volume));
+    match client.ask(&request)? {
         Answer::Layers(hops) if json => print_json(&hops)?,
         Answer::Layers(hops) if hops.is_empty() => print("no layers\n")?,
         Answer::Layers(hops) => print(&table(&hops))?,
         _ => return Err(unexpected()),
     }
+    users.iter().flat_map(followers).for_each(|line| say(&line));
     Ok(Exit::Done)
+}
+
+/// The volume whose layers a request changes.
+fn changed(request: &Request) -> Option<&str> {
+    match request {
+        Request::LayerAdd { volume, .. } | Request::LayerRemove { volume, .. } | Request::LayerMove { volume, .. } => {
+            Some(volume)
+        }
+        _ => None,
+    }
+}
+
+/// The users of a volume that clients of other machines have. A daemon that can't tell is no reason to change nothing.
+fn users(client: &mut Client, volume: &str) -> Option<Users> {
+    let Ok(Answer::Status(status)) = client.ask(&Request::Status) else { return None };
+    status.users.into_iter().find(|users| users.volume == volume)
+}
+
+/// Lines that tell which clients follow a change, and when.
+fn followers(users: &Users) -> Vec<String> {
+    let line = |when: &str, names: &[String]| {
+        (!names.is_empty()).then(|| format!("these clients follow {when}: {}", names.join(", ")))
+    };
+    let lines = [line("within seconds", &users.clients), line("when they are heard of again", &users.silent)];
+    lines.into_iter().flatten().collect()
 }
 
 fn asked(layer: &NewLayer) -> (protocol::Layer, &Place) {
@@ -111,6 +141,11 @@ position  layer      parameters           calls  answered  changed  held (mean)
        3  fault      all: io, one in 100  1,200         1        2        40 ns
 ";
         assert_eq!(table(&layers), expected);
+        let users = Users { clients: vec!["a".into(), "b".into()], silent: vec!["c".into()], ..Users::default() };
+        let lines =
+            ["these clients follow within seconds: a, b", "these clients follow when they are heard of again: c"];
+        assert_eq!(followers(&users), lines);
+        assert!(followers(&Users::default()).is_empty());
         let volumes = [Layered { volume: "home".into(), layers: layers[..1].to_vec() }];
         let expected = "\
 volume  position  layer      parameters  calls  answered  changed  held (mean)

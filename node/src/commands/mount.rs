@@ -1,7 +1,7 @@
 //! `sinter mount`: a volume of a brick, which its daemon mounts, or of a server, for which a daemon is started.
 
 use super::brick::{become_daemon, memory_max, mount_point};
-use super::fstab::is_ending;
+use super::fstab::ends;
 use super::{print, print_json, start};
 use crate::admin::client::Client;
 use crate::admin::protocol::Request;
@@ -13,6 +13,7 @@ use crate::host;
 use crate::remote::{self, Place};
 use console::{Addresses, Listening};
 use front::fuse::{self, MountOptions, Restriction};
+use runtime::real::Directory;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -95,7 +96,6 @@ impl Wanted {
     pub fn mount(&self) -> Result<(), Failure> {
         let failed = |error: base::Error| Failure::of(format!("can't mount {}", self.place), &error);
         remote::membership(&self.directory, &self.place.name).map_err(failed)?;
-        let state = self.place.make_state()?;
         let request = Request::Mount {
             volume: self.place.volume.clone(),
             path: text_of(&self.path)?,
@@ -104,13 +104,16 @@ impl Wanted {
         };
         let deadline = Instant::now() + PATIENCE;
         // Another daemon for it is on its way up or down, or was when this one was started.
-        let is_held = || host::lock_holder(&state).is_ok_and(|holder| holder.is_some());
+        let is_held = || {
+            let state = Directory::open(&self.place.state());
+            state.is_ok_and(|state| host::lock_holder(&state).is_ok_and(|holder| holder.is_some()))
+        };
         loop {
             let was_held = is_held();
-            let (failure, may_pass) = match Client::connect(state.path())? {
+            let (failure, may_pass) = match Client::of_place(&self.place)? {
                 Some(mut client) => match client.ask(&request) {
                     Ok(_) => return Ok(()),
-                    Err(failure) => (failure, is_ending(state.path())?),
+                    Err(failure) => (failure, ends(Client::of_place(&self.place)?)),
                 },
                 None => match self.start() {
                     Ok(()) => return Ok(()),
@@ -147,10 +150,10 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
     let path = mount_point(&wanted.path)?;
     host::check_may_mount().map_err(|error| Failure::of("can't mount", &error))?;
     fuse::check(&path).map_err(|error| Failure::of(format!("can't mount at {}", path.display()), &error))?;
-    let state = place.make_state()?;
     let memory_max = memory_max(&options.resources);
     host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
-    let remote = remote::open(&state, place, &wanted.directory, (options.read_only, options.soft), memory_max)?;
+    let remote = remote::open(place, &wanted.directory, (options.read_only, options.soft), memory_max)?;
+    let state = remote.directory().clone();
     let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
     let running =
         Running::start((Backend::Remote(remote), None), &state, options.resources.transport, signals, listening)?;

@@ -31,6 +31,9 @@ fn table(status: &Status) -> String {
     if let Some(server) = &status.server {
         row("server", server.clone());
     }
+    if let Some(shared) = status.shared {
+        row("shared", if shared { "yes: others have it mounted too" } else { "no: mounted here alone" }.to_string());
+    }
     row("state", status.read_only.as_ref().map_or("ready".to_string(), |why| format!("read-only: {why}")));
     if let Some(what) = &status.ending {
         row("ending", what.clone());
@@ -50,9 +53,8 @@ fn table(status: &Status) -> String {
     if let Some(address) = &status.listening {
         row("listening", address.clone());
     }
-    for attached in &status.clients {
-        let away = if attached.connected { "" } else { " (nothing is heard of it)" };
-        row("client", format!("{} has {}{away}", attached.client, attached.volume));
+    for users in &status.users {
+        row("clients", users.told());
     }
     for figure in &status.figures {
         row(&figure.name, count(figure.value));
@@ -97,7 +99,7 @@ fn background(agents: &[Agent]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::protocol::{Figure, Mounted};
+    use crate::admin::protocol::{Figure, Mounted, Users};
 
     #[test]
     fn a_status_reads_well() {
@@ -117,6 +119,8 @@ mod tests {
                 Agent { name: "cleaner".into(), share: Some(500), worked_ns: 0 },
             ],
             figures: vec![Figure { name: "checkpoints".into(), value: 1234 }],
+            users: vec![Users { volume: "default".into(), clients: vec!["desk".into()], ..Users::default() }],
+            shared: Some(false),
             ..Status::default()
         };
         let text = table(&status);
@@ -126,6 +130,8 @@ mod tests {
             "size         4 GiB",
             "segments     64 of 64 MiB",
             "mount        default at /mnt",
+            "clients      default: desk alone",
+            "shared       no: mounted here alone",
             "warning      3% is free",
             "written      1.5 GiB, 1.50 times what clients wrote",
             "background   scrub up to 2.5% of the time, cleaner up to 50.0% of the time",

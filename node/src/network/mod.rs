@@ -5,9 +5,11 @@
 
 mod identity;
 mod keeper;
+mod users;
 
 pub use identity::{own_name, secret, with_port};
 pub use keeper::now_s;
+pub use users::users;
 
 use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, NetworkRequest, TokenMade};
 use crate::assembly::{Brick, on_core};
@@ -43,7 +45,7 @@ impl Listener {
     /// Takes the address and serves clients. `data`: the brick's directory, where its identity lies, or is made now.
     pub fn start(brick: &Brick, data: &Directory, listen: &Listen) -> std::result::Result<Option<Listener>, Failure> {
         let Some(wanted) = &listen.listen else { return Ok(None) };
-        let failed = |error: Error| Failure::of(format!("can't listen at {wanted}"), &error);
+        let failed = |error: Error| Failure::of(format!("can't listen at {wanted}"), &error).or_without_network();
         let name = match &listen.name {
             Some(name) => name.parse(),
             None => own_name(),
@@ -133,6 +135,12 @@ impl Listener {
             let claim = async || Ok::<_, Error>(groups.claim_locally(volume, session));
             server.make_room(claim).await?.ok_or_else(late)
         })
+    }
+
+    /// Hangs up on a volume's clients, which come again and learn what was changed of it.
+    pub fn hang_up(&self, volume: VolumeId) {
+        let sessions = keeper::sessions_of(&self.groups, |holder| holder.volume == volume);
+        sessions.into_iter().for_each(|session| self.server.hang_up(session));
     }
 
     /// Ends the sessions of a volume.

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Longest time for anything on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The directory below which each mount of a server's volume has one.
+pub const STATES: &str = "/run/sinter";
+
 /// A number that whoever runs the test sets in the environment, or else the usual one.
 pub fn setting(name: &str, usual: u64) -> u64 {
     let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is a number"));
@@ -124,6 +127,11 @@ impl Drop for Scratch {
             }
         }
         drop(std::fs::remove_dir_all(&self.0));
+        // A client that was killed has left the directory of its mount.
+        let name = self.0.file_name().and_then(|name| name.to_str()).expect("it has a name");
+        for place in [name.to_string(), format!("other-{name}")] {
+            drop(std::fs::remove_dir_all(Path::new(STATES).join(place)));
+        }
     }
 }
 

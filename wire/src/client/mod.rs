@@ -23,7 +23,7 @@ use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use account::{Account, Quality};
 pub use account::{Trips, Ways};
-use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
+use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, Volume, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
 pub use join::join;
@@ -147,6 +147,8 @@ pub struct Client {
     /// The locks that the session has.
     locks: Lock<Locks>,
     server: Lock<Server>,
+    /// The addresses where the server is looked for.
+    addresses: Lock<Vec<Address>>,
     /// The credentials of the next connection, and the name that the server's certificate must have.
     credentials: Lock<Option<(Credentials, Box<str>)>>,
     changed: Event,
@@ -162,6 +164,7 @@ impl Client {
     pub fn start(runtime: &Runtime, options: Options) -> Arc<Client> {
         let cores = runtime.tasks.cores();
         let credentials = Lock::new("credentials", options.credentials.clone());
+        let addresses = Lock::new("addresses", options.addresses.clone());
         let client = Arc::new(Client {
             runtime: runtime.clone(),
             options,
@@ -176,6 +179,7 @@ impl Client {
             share: Share::default(),
             locks: Lock::new("locks of files", Locks::default()),
             server: Lock::new("server", Server::default()),
+            addresses,
             credentials,
             changed: Event::new(),
             pulses: AtomicU64::new(0),
@@ -216,11 +220,20 @@ impl Client {
             self.changed.after(ticket).await;
         }
     }
+    /// The volume as the server has told it last; None before its welcome.
+    pub fn volume(&self) -> Option<Volume> {
+        self.server.lock().welcome.as_ref().and_then(|welcome| welcome.volume.clone())
+    }
     /// Shows other credentials from the next connection on: a renewed certificate.
     pub fn renew(&self, credentials: Credentials) {
         if let Some((present, _)) = &mut *self.credentials.lock() {
             *present = credentials;
         }
+    }
+    /// Looks for the server at other addresses, at least one, from the next connection on.
+    pub fn move_to(&self, addresses: Vec<Address>) {
+        assert!(!addresses.is_empty(), "a server has an address");
+        *self.addresses.lock() = addresses;
     }
     /// The way to the server.
     pub fn reach(&self) -> Reach {
@@ -485,8 +498,11 @@ impl Client {
     /// Greets the server, tells what the session has open if the server does not know, and takes replies until the connection
     /// breaks. Errors: why it broke, or was not made.
     async fn converse(self: &Arc<Client>, core: usize, attempt: usize) -> Result<()> {
-        let addresses = &self.options.addresses;
-        let connection = self.runtime.net.connect(&addresses[attempt % addresses.len()]).await?;
+        let address = {
+            let addresses = self.addresses.lock();
+            addresses[attempt % addresses.len()].clone()
+        };
+        let connection = self.runtime.net.connect(&address).await?;
         let credentials = self.credentials.lock().clone();
         let tls = credentials.map(|(credentials, name)| Tls::client(&credentials, &name)).transpose()?;
         let lane = Lane::start(&self.runtime, connection, tls);

@@ -78,6 +78,10 @@ pub trait Service: Send + Sync + 'static {
         hello: &Hello,
         client: Self::Client,
     ) -> impl Future<Output = Result<Admission<Self::Volume>, Refused>>;
+    /// True if a welcome tells the volume as it still is. By default volumes don't change.
+    fn is_current(&self, _welcome: &HelloOk) -> impl Future<Output = bool> {
+        ready(true)
+    }
     /// Gives a certificate to a machine that has a token, or, without a token, to a client whose certificate in DER is `peer`.
     fn join(&self, join: &Join, peer: Option<&[u8]>) -> impl Future<Output = Result<Joined, Refused>>;
     /// Performs an operation of a session's volume.
@@ -519,6 +523,11 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     }
     if session.is_over() {
         return Err(over());
+    }
+    // The same for who changes the volume, and then hangs up.
+    if !server.service.is_current(&welcome).await {
+        let text = "the volume has just been changed";
+        return Err(Refused { reason: Reason::Busy, text: text.into() });
     }
     session.hear(server.now_ns());
     welcome.caches = server.caches_for(&session);
