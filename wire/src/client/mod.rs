@@ -20,6 +20,7 @@ use crate::locks::Locks;
 use crate::share::Share;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
+use base::ablated::{Ablation, is_on};
 use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
@@ -150,7 +151,7 @@ pub struct Client {
 impl Client {
     /// Starts a session. It connects by itself; `volume` waits for it.
     pub fn start(runtime: &Runtime, options: Options) -> Arc<Client> {
-        let cores = runtime.tasks.cores();
+        let cores = if is_on(Ablation::OneConnection) { 1 } else { runtime.tasks.cores() };
         let credentials = Lock::new("credentials", options.credentials.clone());
         let client = Arc::new(Client {
             runtime: runtime.clone(),
@@ -241,7 +242,8 @@ impl Client {
         let (payload, state) = (Lock::new("payload", payload), Lock::new("pending", State::default()));
         let (asked, came) = (context.request.0, Event::new());
         let pending = Arc::new(Pending { asked, frame: bytes, payload, may_give_up, state, came });
-        let wire = &self.wires[self.runtime.tasks.core()];
+        let core = if is_on(Ablation::OneConnection) { 0 } else { self.runtime.tasks.core() };
+        let wire = &self.wires[core];
         {
             let mut wire = wire.lock();
             if let Some(lane) = &wire.lane {
