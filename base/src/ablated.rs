@@ -24,11 +24,15 @@ pub enum Ablation {
     BlockingIo,
     /// Nobody keeps CPUs awake between requests that follow each other closely.
     SleepyCpus,
+    /// All cores of a client share one connection to its server (mission G6).
+    OneConnection,
+    /// Each message of a connection is sent by a system call of its own (decision 0077).
+    WritePerMessage,
 }
 
 impl Ablation {
     /// Every one of them.
-    pub const ALL: [Ablation; 8] = [
+    pub const ALL: [Ablation; 10] = [
         Ablation::History,
         Ablation::Queue,
         Ablation::DevFuse,
@@ -37,6 +41,8 @@ impl Ablation {
         Ablation::HandBack,
         Ablation::BlockingIo,
         Ablation::SleepyCpus,
+        Ablation::OneConnection,
+        Ablation::WritePerMessage,
     ];
     /// The name under which it is switched on and told.
     pub fn name(self) -> &'static str {
@@ -49,6 +55,8 @@ impl Ablation {
             Ablation::HandBack => "hand-back",
             Ablation::BlockingIo => "blocking-io",
             Ablation::SleepyCpus => "sleepy-cpus",
+            Ablation::OneConnection => "one-connection",
+            Ablation::WritePerMessage => "write-per-message",
         }
     }
 }

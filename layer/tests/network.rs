@@ -278,7 +278,7 @@ fn an_fsync_fails_after_changes_were_lost() {
     assert!(losses > 0, "nothing was ever lost");
 }
 
-/// Each task appends to a file of its own and syncs it now and then. Number of losses that were told.
+/// Some tasks append to a file of their own and sync it now and then, others make files and sync each. Number of losses that were told.
 fn through_losses(seed: u64) -> usize {
     let mut fleet = fleet(seed);
     let (hosts, mut rng) = (fleet.hosts().clone(), SplitMix(seed));
@@ -293,7 +293,10 @@ fn through_losses(seed: u64) -> usize {
             for task in 0..TASKS {
                 let (mount, all, told) = (mount.clone(), all.clone(), told.clone());
                 spawn(&runtime, task % 2, move || async move {
-                    append_and_sync(&mount, task, &told).await;
+                    match task % 2 {
+                        0 => append_and_sync(&mount, task, &told).await,
+                        _ => create_and_sync(&mount, task, &told).await,
+                    }
                     all.fetch_add(1, Ordering::Relaxed);
                 });
             }
@@ -331,7 +334,7 @@ async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
         mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
         let answer = mount.call(Op::GetAttr { ino }, None).await.map(|answer| answer.reply);
         let Ok(Reply::Attr(attr)) = answer else { panic!("it is there: {answer:?}") };
-        if mount.client().tell_loss_of(ino, Some(handle)) {
+        if mount.client().tell_loss_of(ino, handle) {
             assert!(has_lost || attr.inode.size < length as u64, "nothing is lost");
             told.fetch_add(1, Ordering::Relaxed);
             // As a program does that trusts nothing any more.
@@ -340,6 +343,33 @@ async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
         assert!(!has_lost, "a loss is told by the next fsync");
         synced = length;
         assert!(attr.inode.size >= length as u64, "what was synced is there");
+    }
+}
+
+/// A file whose fsync succeeds is there, its name too: one record makes both.
+async fn create_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
+    for round in 0..ROUNDS {
+        let losses = mount.client().losses();
+        let name = format!("file-{task}-{round}");
+        let ino = mount.create(&name).await;
+        let handle = u32::from(losses) << 24 | (TASKS * (round + 1) + task) as u32;
+        mount.runtime.clock.sleep(20 * MS).await;
+        mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
+        let lookup = Op::Lookup { parent: mount.root, name: self::name(&name) };
+        let there = match mount.call(lookup, None).await.map(|answer| answer.reply) {
+            Ok(Reply::Attr(attr)) => attr.ino == ino,
+            Ok(other) => panic!("a name leads to attributes, not {other:?}"),
+            Err(error) => {
+                assert_eq!(error.kind, Kind::NotFound, "{error}");
+                false
+            }
+        };
+        if mount.client().tell_loss_of(ino, handle) {
+            assert!(!there, "{name}: nothing is lost");
+            told.fetch_add(1, Ordering::Relaxed);
+        } else {
+            assert!(there, "{name}: what was synced is there");
+        }
     }
 }
 

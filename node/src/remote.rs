@@ -316,7 +316,7 @@ impl Remote {
         let all = if is_usual { PathBuf::from(LEARNED) } else { self.memberships.join("learned") };
         let path = all.join(self.place.name.as_str()).join(&self.place.volume);
         std::fs::create_dir_all(path.parent()?).ok()?;
-        directory::make(&path).ok()
+        crate::directory::make(&path).ok()
     }
     /// The world that it lives in.
     pub fn runtime(&self) -> &Runtime {

@@ -10,6 +10,8 @@ use std::path::Path;
 const SWITCH: &str = "SINTER_TEST_ABLATIONS";
 const ALL: [&str; 8] =
     ["history", "queue", "dev-fuse", "buffers", "hand-down", "hand-back", "blocking-io", "sleepy-cpus"];
+/// Those of messages.
+const OF_NETWORK: [&str; 2] = ["one-connection", "write-per-message"];
 const O_DIRECT: i32 = 0o40000;
 const THREADS: u64 = 8;
 
@@ -78,6 +80,22 @@ fn each_older_design_serves_and_what_was_synced_is_kept() {
         assert_eq!(last, [(THREADS * 16 - 1) as u8], "{on}");
         drop(file);
         daemon.terminate();
+        home.check();
+    }
+}
+
+#[test]
+fn each_older_design_of_messages_serves_a_client() {
+    for on in OF_NETWORK.into_iter().chain(["one-connection,write-per-message"]) {
+        let home = Home::new("ablations-network");
+        let server = home.serve(&[(SWITCH, on)]);
+        let mut command = home.client();
+        command.env(SWITCH, on);
+        let client = Daemon::start(command);
+        use_mount(&home.mount);
+        for said in [client.terminate(), server.terminate()] {
+            assert!(said.contains("older designs") && said.contains(on), "{on}: {said}");
+        }
         home.check();
     }
 }

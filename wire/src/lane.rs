@@ -7,6 +7,7 @@
 use crate::FrameKind;
 use crate::frame::{self, HEADER_BYTES, Header};
 use crate::tls::{self, Sent, Tls};
+use base::ablated::{Ablation, is_on};
 use base::{Error, Kind, Result};
 use runtime::net::ConnectionId;
 use runtime::{Buf, Event, Lock, Need, Runtime, Slice};
@@ -123,14 +124,22 @@ impl Outbox {
     async fn send_all(&self, runtime: &Runtime, connection: ConnectionId, cipher: Option<&Cipher>) -> Result<()> {
         while let Some(batch) = self.take(cipher).await {
             self.went.notify();
-            let Some(cipher) = cipher else {
-                let (_, sent) = runtime.net.send(connection, laid(runtime, batch).await?).await;
-                sent?;
+            if is_on(Ablation::WritePerMessage) {
+                for message in messages(batch) {
+                    send(runtime, connection, cipher, message).await?;
+                }
                 continue;
-            };
-            cipher.send(runtime, connection, batch).await?;
+            }
+            send(runtime, connection, cipher, batch).await?;
         }
         Ok(())
+    }
+}
+
+async fn send(runtime: &Runtime, connection: ConnectionId, cipher: Option<&Cipher>, batch: Queued) -> Result<()> {
+    match cipher {
+        Some(cipher) => cipher.send(runtime, connection, batch).await,
+        None => runtime.net.send(connection, laid(runtime, batch).await?).await.1.map(drop),
     }
 }
 
@@ -212,6 +221,27 @@ fn first_of(queued: &mut Queued) -> Queued {
     queued.payloads = rest.into_iter().map(|(at, payload)| (at - end, payload)).collect();
     queued.bytes = bytes;
     first
+}
+
+/// The messages of a batch, each by itself: for an older design.
+fn messages(batch: Queued) -> Vec<Queued> {
+    // What an encrypted connection sends before its first message.
+    if batch.bytes.is_empty() {
+        return vec![batch];
+    }
+    let (mut messages, mut payloads) = (Vec::new(), batch.payloads.into_iter().peekable());
+    let mut rest = &batch.bytes[..];
+    while let Some(first) = rest.first_chunk() {
+        let header = Header::peek(first).expect("frames were laid there");
+        let (bytes, others) = rest.split_at(HEADER_BYTES + header.body_bytes as usize);
+        let payload = payloads.next_if(|_| header.payload_bytes > 0).map(|(_, payload)| (bytes.len(), payload));
+        let payload_bytes = header.payload_bytes as usize;
+        let payloads = payload.into_iter().collect();
+        messages.push(Queued { bytes: bytes.to_vec(), payloads, payload_bytes, is_closed: false });
+        rest = others;
+    }
+    assert!(rest.is_empty() && payloads.next().is_none(), "frames are queued whole");
+    messages
 }
 
 /// The slices of a send: headers and bodies are copied into buffers, payloads are not.

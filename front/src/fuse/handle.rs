@@ -14,7 +14,7 @@ use super::reply::{self, ALONE_VALID_S, Entries, Head, Opening, Origin, PRIVILEG
 use super::serve::{Identity, Target};
 use super::sharing::Sharing;
 use super::taped;
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, LISTED_HANDLES_MAX};
 use base::lock::Family;
 use base::{At, Attr, DirEntry, Error, Ino, Inode, Kind, LockWish, Op, Reply, RequestId, Result, SetAttr};
 use layer::{Answer, Call, Context};
@@ -79,6 +79,22 @@ fn lost() -> Result<Response> {
     Err(Error::new(Kind::Io, "the server was started anew and has lost changes that were not durable"))
 }
 
+/// Bits of a handle's number, below the losses that there were before it.
+const NUMBER_BITS: u32 = 24;
+
+const _: () = assert!(LISTED_HANDLES_MAX < 1 << NUMBER_BITS, "a directory's handle has room for the losses");
+
+/// A handle of this number that was opened after so many losses.
+fn handle_since(losses: u8, number: u32) -> u32 {
+    assert!(number < 1 << NUMBER_BITS, "handles are numbered within their bits");
+    u32::from(losses) << NUMBER_BITS | number
+}
+
+/// The number of a handle.
+fn number_of(handle: u32) -> u32 {
+    handle & ((1 << NUMBER_BITS) - 1)
+}
+
 impl<T: Target> Handler<T> {
     /// Handles one request and answers it. `payload`: that of a write, or memory for a read's answer.
     pub async fn handle(&self, message: Message, payload: Option<Result<Buf>>, arrival: Arrival, back: &mut Back<'_>) {
@@ -101,13 +117,14 @@ impl<T: Target> Handler<T> {
                 let _ = send(back, unique, &Head::status(unique, libc::ENOTTY), &[]);
             }
             Ok(Ask::OpenDir) => {
-                let handle = self.ends.open(self.core);
+                let end = self.ends.open(self.core);
+                let handle = handle_since(self.target.losses(), end);
                 if !self.hand_out(pid, &Head::open_dir(unique, (handle, pid), self.is_shared()), back) {
-                    self.ends.close(handle);
+                    self.ends.close(end);
                 }
             }
             Ok(Ask::CloseDir { handle }) => {
-                self.ends.close(handle);
+                self.ends.close(number_of(handle));
                 let _ = send(back, unique, &Head::status(unique, 0), &[]);
             }
             Ok(ask) => match &self.sharing {
@@ -276,8 +293,10 @@ impl<T: Target> Handler<T> {
             }
             Ask::Open { ino, flags, kill_privileges } => self.open(context, header, ino, flags, kill_privileges).await,
             Ask::Create { op, flags, kill_privileges } => {
+                // A file that a lost start has made is one that its handle was open at.
+                let losses = self.target.losses();
                 let attr = self.create(context, op, flags, kill_privileges).await?;
-                let handle = (self.new_handle(), header.pid);
+                let handle = (handle_since(losses, self.gate.number()), header.pid);
                 Ok(Response::Created(
                     Head::create(unique, &attr, self.origin(unique), self.opening(flags), handle),
                     attr.ino,
@@ -523,15 +542,11 @@ impl<T: Target> Handler<T> {
     async fn sync(&self, context: &Context, unique: u64, op: Op, handle: Option<u32>) -> Result<Response> {
         let ino = op.home();
         self.call(context, op).await?;
-        if ino.is_some_and(|ino| self.target.tell_loss_of(ino, handle)) {
+        if ino.zip(handle).is_some_and(|(ino, handle)| self.target.tell_loss_of(ino, handle)) {
             lost()
         } else {
             Ok(Response::Head(Head::status(unique, 0)))
         }
-    }
-    /// The number of a handle that is opened now.
-    fn new_handle(&self) -> u32 {
-        u32::from(self.target.losses()) << 24 | self.gate.number()
     }
     async fn open(&self, context: &mut Context, header: &Header, ino: Ino, flags: u32, kill: bool) -> Result<Response> {
         let truncate = truncates(flags);
@@ -543,7 +558,8 @@ impl<T: Target> Handler<T> {
         if truncate && kill && attr.inode.mode & PRIVILEGES != 0 {
             self.change_opened(context, ino, SetAttr { kill_privileges: true, ..SetAttr::default() }).await?;
         }
-        Ok(Response::Opened(Head::open(header.unique, self.opening(flags), (self.new_handle(), header.pid)), ino))
+        let handle = handle_since(self.target.losses(), self.gate.number());
+        Ok(Response::Opened(Head::open(header.unique, self.opening(flags), (handle, header.pid)), ino))
     }
     async fn create(&self, context: &mut Context, op: Op, flags: u32, kill_privileges: bool) -> Result<Attr> {
         let attr = self.attr(context, op).await?;
@@ -598,10 +614,10 @@ impl<T: Target> Handler<T> {
             Reply::Entries { entries, next_cookie } => (entries, next_cookie),
             other => contradiction(&other),
         };
-        let end = self.ends.read(handle, ino, offset, next_cookie);
+        let end = self.ends.read(number_of(handle), ino, offset, next_cookie);
         let fitting = entries.iter().take_while(|entry| entry.cookie < end && page.push(entry)).count();
         let last = entries[..fitting].last().map_or(offset.max(COOKIE_PARENT), |entry| entry.cookie);
-        self.ends.note_page(handle, offset, last);
+        self.ends.note_page(number_of(handle), offset, last);
         let length = page.used();
         buffer.set_len(length);
         let head = Head::before(unique, length);

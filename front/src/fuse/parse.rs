@@ -160,7 +160,7 @@ pub fn ask(header: &Header, body: &[u8], payload_bytes: usize, root: Ino) -> Res
         opcode::STATX => Ok(Ask::Birth(Op::GetAttr { ino })),
         opcode::SETATTR => set_attr(fields, ino),
         opcode::OPEN | opcode::OPENDIR | opcode::RELEASE | opcode::RELEASEDIR => handle(header.opcode, fields, ino),
-        opcode::FSYNC | opcode::FSYNCDIR => fsync(header.opcode, fields, ino),
+        opcode::FSYNC | opcode::FSYNCDIR => fsync(fields, ino),
         opcode::READDIR | opcode::READDIRPLUS => read_dir(header.opcode, fields, ino),
         opcode::GETXATTR | opcode::LISTXATTR => get_xattr(header.opcode, fields, ino),
         opcode::SETXATTR => set_xattr(fields, ino),
@@ -411,12 +411,11 @@ fn seek(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     }
 }
 
-fn fsync(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
+fn fsync(mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
     let handle = fields.u64()? as u32;
     let data_only = fields.u32()? & abi::FSYNC_FDATASYNC != 0;
     let sync = if data_only { Sync::Data } else { Sync::All };
-    let handle = (code == opcode::FSYNC).then_some(handle);
-    Ok(Ask::Sync { op: Op::Fsync { ino, sync }, handle })
+    Ok(Ask::Sync { op: Op::Fsync { ino, sync }, handle: Some(handle) })
 }
 
 fn get_xattr(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {

@@ -337,7 +337,7 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
         let op = Op::Fsync { ino: Ino(NODE), sync };
         let fsync = |code| asked(code, |w| w.u64(7 << 32 | 9).u32(flags).u32(0));
         assert_eq!(fsync(opcode::FSYNC), Ok(Ask::Sync { op: op.clone(), handle: Some(9) }));
-        assert_eq!(fsync(opcode::FSYNCDIR), Ok(Ask::Sync { op, handle: None }));
+        assert_eq!(fsync(opcode::FSYNCDIR), Ok(Ask::Sync { op, handle: Some(9) }));
     }
 }
 

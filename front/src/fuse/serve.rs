@@ -78,8 +78,8 @@ pub trait Target: Send + Sync + 'static {
         0
     }
     /// True, once for each handle, if a change of the inode was lost while the handle was open. Its highest byte is `losses` at its
-    /// open; None for a directory.
-    fn tell_loss_of(&self, ino: Ino, handle: Option<u32>) -> bool {
+    /// open, of a file that was made with it those before.
+    fn tell_loss_of(&self, ino: Ino, handle: u32) -> bool {
         let _ = (ino, handle);
         false
     }
@@ -97,7 +97,7 @@ impl Target for Stack {
     fn losses(&self) -> u8 {
         Stack::remote(self).map_or(0, |client| client.losses())
     }
-    fn tell_loss_of(&self, ino: Ino, handle: Option<u32>) -> bool {
+    fn tell_loss_of(&self, ino: Ino, handle: u32) -> bool {
         Stack::remote(self).is_some_and(|client| client.tell_loss_of(ino, handle))
     }
     fn call(&self, context: &Context, call: Call) -> impl Future<Output = Result<Answer>> {

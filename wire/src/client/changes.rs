@@ -5,11 +5,14 @@
 
 use crate::codec::session::{Changed, RECLAIM_ITEMS_MAX};
 use crate::{Answer, Position};
-use base::{Ino, Op};
+use base::{Ino, Op, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Inodes with changes that may not be durable, above which the client has the server make everything durable: a few MiB.
 pub const INODES_MAX: usize = 1 << 14;
+
+/// Losses that a byte tells apart: half of its values, since an earlier one is told from a later one by their difference.
+const LOSSES_APART: u8 = 128;
 
 /// The last change of an inode, and its number among those of the session.
 #[derive(Clone, Copy)]
@@ -64,7 +67,12 @@ impl Changes {
             Op::Rename { parent, .. } | Op::Exchange { parent, .. } => Some(*parent),
             _ => None,
         };
-        for ino in op.home().into_iter().chain(other) {
+        // What was made is lost with its name, and its own handles are told of that.
+        let made = match (op, &answer.reply) {
+            (Op::Create { .. } | Op::TempFile { .. } | Op::MakeDir { .. }, Reply::Attr(attr)) => Some(attr.ino),
+            _ => None,
+        };
+        for ino in op.home().into_iter().chain(other).chain(made) {
             if start == self.start {
                 self.unsynced.insert(ino, Last { position, number: self.number, start });
             } else {
@@ -103,19 +111,18 @@ impl Changes {
             self.lost.insert(ino, next);
             self.untold = Some((self.untold.map_or(0, |(count, _)| count) + 1, ino));
         }
+        // Later ones can't be told from these.
+        let now = self.losses;
+        self.lost.retain(|_, loss| now.wrapping_sub(*loss) < LOSSES_APART);
     }
     /// True if the inode has lost changes since there were so many losses.
     fn has_lost(&self, ino: Ino, losses: u8) -> bool {
         // A handle does not live through half of all losses that a byte can tell apart.
-        self.lost.get(&ino).is_some_and(|loss| (1..128).contains(&loss.wrapping_sub(losses)))
+        self.lost.get(&ino).is_some_and(|loss| (1..LOSSES_APART).contains(&loss.wrapping_sub(losses)))
     }
     /// True, once, if the inode has lost changes while a handle was open. The handle's highest byte is `losses` at its open.
     pub fn tell_loss_of(&mut self, ino: Ino, handle: u32) -> bool {
         self.has_lost(ino, losses_of(handle)) && self.told.insert((ino, handle))
-    }
-    /// The same for a directory, whose handles nobody knows: it is told once in all.
-    pub fn tell_loss_of_directory(&mut self, ino: Ino) -> bool {
-        self.lost.remove(&ino).is_some()
     }
     /// Forgets the losses of an inode that nobody has open any more.
     pub fn closed(&mut self, ino: Ino) {
@@ -159,6 +166,16 @@ mod tests {
         assert_eq!(asked(&mut changes, 4), [(5, 4, 2)]);
         changes.synced(None, changes.number());
         assert_eq!(changes.inodes(), 0);
+    }
+
+    #[test]
+    fn old_losses_are_not_taken_for_those_to_come() {
+        let mut changes = Changes::default();
+        changes.lose([Ino(5)]);
+        (0..126).for_each(|_| changes.lose([Ino(6)]));
+        assert!(changes.has_lost(Ino(5), 0));
+        (0..3).for_each(|_| changes.lose([Ino(6)]));
+        assert!((0..=u8::MAX).all(|losses| !changes.has_lost(Ino(5), losses)), "it is forgotten");
     }
 
     #[test]

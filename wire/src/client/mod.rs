@@ -23,6 +23,7 @@ use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use account::{Account, Quality};
 pub use account::{Trips, Ways};
+use base::ablated::{Ablation, is_on};
 use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, Volume, VolumeId};
 use changes::{Changes, INODES_MAX};
 use holdings::Holdings;
@@ -162,7 +163,7 @@ pub struct Client {
 impl Client {
     /// Starts a session. It connects by itself; `volume` waits for it.
     pub fn start(runtime: &Runtime, options: Options) -> Arc<Client> {
-        let cores = runtime.tasks.cores();
+        let cores = if is_on(Ablation::OneConnection) { 1 } else { runtime.tasks.cores() };
         let credentials = Lock::new("credentials", options.credentials.clone());
         let addresses = Lock::new("addresses", options.addresses.clone());
         let client = Arc::new(Client {
@@ -173,7 +174,7 @@ impl Client {
             window: Lock::new("window", Window::default()),
             answered: Event::new(),
             wires: (0..cores).map(|_| Lock::new("wire", Wire::default())).collect(),
-            accounts: (0..cores).map(|_| Account::default()).collect(),
+            accounts: (0..runtime.tasks.cores()).map(|_| Account::default()).collect(),
             holdings: Lock::new("holdings", Holdings::default()),
             changes: Lock::new("changes", Changes::default()),
             share: Share::default(),
@@ -265,9 +266,10 @@ impl Client {
         let (payload, state) = (Lock::new("payload", payload), Lock::new("pending", State::default()));
         let (asked, came) = (context.request.0, Event::new());
         let pending = Arc::new(Pending { asked, frame: bytes, payload, may_give_up, state, came });
+        let core = if is_on(Ablation::OneConnection) { 0 } else { self.runtime.tasks.core() };
         context.span.mark(Stage::Other, self.runtime.stamp());
         let under_way = {
-            let mut wire = self.wires[self.runtime.tasks.core()].lock();
+            let mut wire = self.wires[core].lock();
             if let Some(lane) = &wire.lane {
                 send(lane, &pending);
             }
@@ -375,13 +377,9 @@ impl Client {
         self.changes.lock().losses()
     }
     /// True, once for each handle that was open then, if a restart of the server has lost a change of the inode: what an fsync through
-    /// the handle has to say (rule P3). The handle's highest byte is `losses` at its open; None for a directory's handle.
-    pub fn tell_loss_of(&self, ino: Ino, handle: Option<u32>) -> bool {
-        let mut changes = self.changes.lock();
-        match handle {
-            Some(handle) => changes.tell_loss_of(ino, handle),
-            None => changes.tell_loss_of_directory(ino),
-        }
+    /// the handle has to say (rule P3). The handle's highest byte is `losses` at its open, of a file that was made with it those before.
+    pub fn tell_loss_of(&self, ino: Ino, handle: u32) -> bool {
+        self.changes.lock().tell_loss_of(ino, handle)
     }
     /// Number of inodes that have lost changes since the last call, for an operator, and one of them.
     pub fn news_of_loss(&self) -> Option<(u64, Ino)> {

@@ -1,5 +1,6 @@
 //! The designs that are measured against ours.
 
+use crate::flash::sides::Over;
 use base::ablated::Ablation;
 
 /// Number of older designs, from the first, that a field report named: `together` has them all.
@@ -7,6 +8,7 @@ const REPORTED: usize = 6;
 /// The names of ours, and of the older design beside which others are measured too.
 pub const OURS: &str = "ours";
 const DEV_FUSE: &str = "dev-fuse";
+const NETWORK: &str = "network";
 
 /// A design: one older one, or several together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,17 +20,21 @@ pub struct Design {
     pub beside: &'static str,
     /// Its older designs.
     pub on: Vec<Ablation>,
+    /// The way from the mount to the brick.
+    pub over: Over,
 }
 
 impl Design {
     /// Ours.
     pub fn ours() -> Design {
-        Design { name: OURS, title: OURS, beside: OURS, on: Vec::new() }
+        Design { name: OURS, title: OURS, beside: OURS, on: Vec::new(), over: Over::Nothing }
     }
     /// Every older design, and those of the field report together. Over io_uring a hand-off on the way down brings one on the
-    /// way back along; each by itself is measured over /dev/fuse, and compared with that.
+    /// way back along; each by itself is measured over /dev/fuse, and compared with that. Those of messages are compared with ours over
+    /// a network.
     pub fn all() -> Vec<Design> {
         use Ablation::{BlockingIo, Buffers, DevFuse, HandBack, HandDown, History, Queue, SleepyCpus};
+        use Ablation::{OneConnection, WritePerMessage};
         let beside_ours: [(&'static str, &'static str, &[Ablation]); 8] = [
             ("history", "operations kept in one ring under one mutex", &[History]),
             ("queue", "one core fetches all requests", &[Queue]),
@@ -43,10 +49,18 @@ impl Design {
             ("hand-down", "/dev/fuse and a hand-off to a worker thread on the way down", &[DevFuse, HandDown]),
             ("hand-back", "/dev/fuse and a hand-off to another thread on the way back", &[DevFuse, HandBack]),
         ];
-        let of = |beside| move |(name, title, on): (_, _, &[Ablation])| Design { name, title, beside, on: on.to_vec() };
-        let mut all: Vec<Design> = beside_ours.into_iter().map(of(OURS)).collect();
+        let over_network: [(&'static str, &'static str, &[Ablation]); 2] = [
+            ("one-connection", "a client's cores share one connection", &[OneConnection]),
+            ("write-per-message", "each message is sent by a system call of its own", &[WritePerMessage]),
+        ];
+        let of = |beside, over| {
+            move |(name, title, on): (_, _, &[Ablation])| Design { name, title, beside, on: on.to_vec(), over }
+        };
+        let mut all: Vec<Design> = beside_ours.into_iter().map(of(OURS, Over::Nothing)).collect();
         let at = all.len() - 3;
-        all.splice(at..at, beside_dev_fuse.into_iter().map(of(DEV_FUSE)));
+        all.splice(at..at, beside_dev_fuse.into_iter().map(of(DEV_FUSE, Over::Nothing)));
+        all.push(of(OURS, Over::Network)((NETWORK, "a client's mount over TLS on loopback", &[])));
+        all.extend(over_network.into_iter().map(of(NETWORK, Over::Network)));
         all
     }
     /// The design of a name.
@@ -88,5 +102,15 @@ mod tests {
             assert!(Design::all().iter().any(adds), "{ablation:?}");
         }
         assert_eq!(Design::named("hand-back").expect("it is one").other().switches(), "dev-fuse");
+    }
+
+    #[test]
+    fn messages_are_compared_over_a_network() {
+        for name in ["one-connection", "write-per-message"] {
+            let design = Design::named(name).expect("it is one");
+            let other = design.other();
+            assert_eq!((design.switches(), design.over, other.over), (name.to_string(), Over::Network, Over::Network));
+            assert_eq!(other.switches(), "");
+        }
     }
 }

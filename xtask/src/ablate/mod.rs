@@ -106,7 +106,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Starts the daemon with a design, measures, and tells what was measured of each.
     fn turn(&mut self, design: &Design, round: u64, wanted: &[(Kind, usize)]) -> Result<Vec<Ran>, String> {
-        self.sides[1].restart(&[(VARIABLE, &design.switches())], &OPTIONS, self.undo)?;
+        self.sides[1].restart(design.over, &[(VARIABLE, &design.switches())], &OPTIONS, self.undo)?;
         ran(&self.sides[1], Kind::Read, FULL, 1, ELSEWHERE + round, self.undo)?;
         self.measured(1, design.name, round, wanted)
     }

@@ -94,8 +94,10 @@ impl Report {
         text += "|---|---|---|---|---|---|---|---|---|\n";
         let rows = self.rows();
         for kind in Kind::ALL {
-            let Some(ours) = self.ours(kind) else { continue };
-            text += &format!("| {}: ours | {} | | |\n", kind.name(), cells(&ours, "", ""));
+            // Nothing may have been compared with ours itself.
+            if let Some(ours) = self.ours(kind) {
+                text += &format!("| {}: ours | {} | | |\n", kind.name(), cells(&ours, "", ""));
+            }
             for row in rows.iter().filter(|row| row.kind == kind) {
                 let Row { title, beside, ran, ratio: Ratio { median, low, high }, predicted, .. } = row;
                 let ratio = format!("{median:.2} ({low:.2}..{high:.2})");

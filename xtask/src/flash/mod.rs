@@ -12,6 +12,7 @@ pub mod fio;
 mod gluster;
 pub mod ground;
 pub mod measure;
+pub mod network;
 mod plot;
 mod report;
 pub mod rows;

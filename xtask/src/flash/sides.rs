@@ -2,6 +2,7 @@
 
 use crate::flash::gluster;
 use crate::flash::ground::{Ground, ended, make_directory, text, told};
+use crate::flash::network::{self, Network};
 use crate::flash::rows::Place;
 use crate::flash::undo::{Undo, quoted};
 use std::fs::File;
@@ -35,7 +36,24 @@ struct Sinter {
     log: PathBuf,
     /// Variables of the daemon's environment.
     environment: Vec<(String, String)>,
-    daemon: Option<(Child, String)>,
+    daemon: Option<Daemon>,
+}
+
+/// The daemons of a brick that is mounted.
+enum Daemon {
+    /// One, with the mount.
+    Own(Started),
+    /// A server's and a client's.
+    Network(Network),
+}
+
+/// The way from a mount to its brick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// They are in one daemon.
+    Nothing,
+    /// Loopback, by TLS.
+    Network,
 }
 
 impl Side {
@@ -61,7 +79,7 @@ impl Side {
         let log = ground.root.join(format!("{on}.log"));
         let (binary, environment) = (binary.to_path_buf(), Vec::new());
         let mut sinter = Sinter { binary, brick, mount: mount.clone(), log, environment, daemon: None };
-        sinter.up(&["--size", &format!("{gib}G")], undo)?;
+        sinter.up(Over::Nothing, &["--size", &format!("{gib}G")], undo)?;
         Ok(Side { name: name.to_string(), place, directory: mount, kind: Kind::Sinter(sinter) })
     }
     /// A new volume of the peer, mounted.
@@ -78,23 +96,30 @@ impl Side {
             Kind::Raw => Ok(()),
             Kind::Sinter(sinter) => {
                 sinter.down(undo)?;
-                sinter.up(&[], undo)
+                sinter.up(Over::Nothing, &[], undo)
             }
             Kind::Gluster(volume) => volume.remount(undo),
         }
     }
-    /// Starts Sinter anew with these options, and with variables in its environment from now on. Nothing happens to other sides.
-    pub fn restart(&mut self, environment: &[(&str, &str)], options: &[&str], undo: &Undo) -> Result<(), String> {
+    /// Starts Sinter anew, mounted that way, with these options, and with variables in its environment from now on. Nothing happens to
+    /// other sides.
+    pub fn restart(
+        &mut self,
+        over: Over,
+        environment: &[(&str, &str)],
+        options: &[&str],
+        undo: &Undo,
+    ) -> Result<(), String> {
         let Kind::Sinter(sinter) = &mut self.kind else { return Ok(()) };
         sinter.down(undo)?;
         sinter.environment = environment.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        sinter.up(options, undo)
+        sinter.up(over, options, undo)
     }
     /// Starts Sinter with so little memory that it has no read cache; True if this side is Sinter's.
     pub fn leave_read_cache(&mut self, undo: &Undo) -> Result<bool, String> {
         let Kind::Sinter(sinter) = &mut self.kind else { return Ok(false) };
         sinter.down(undo)?;
-        sinter.up(&["--memory-max", "2G"], undo)?;
+        sinter.up(Over::Nothing, &["--memory-max", "2G"], undo)?;
         Ok(true)
     }
     /// A volume of the peer's.
@@ -112,7 +137,7 @@ impl Side {
     pub fn daemons(&self) -> Result<Vec<u32>, String> {
         match &self.kind {
             Kind::Raw => Ok(Vec::new()),
-            Kind::Sinter(sinter) => Ok(sinter.daemon.iter().map(|(process, _)| process.id()).collect()),
+            Kind::Sinter(sinter) => Ok(sinter.daemons()),
             Kind::Gluster(volume) => volume.daemons(),
         }
     }
@@ -138,25 +163,28 @@ pub struct Places<'a> {
     pub log: &'a Path,
 }
 
+/// A daemon, and the shell command that ends it, which is to be undone.
+pub type Started = (Child, String);
+
 /// Starts a daemon by `sinter up` with more arguments, by `command`, which may go through others (taskset) and has the environment;
-/// returns it once its volume is mounted, with the shell command that ends it, which is to be undone. Errors: it ends before that or
-/// takes too long; what it has written to its log is told.
-pub fn serve(command: Command, places: Places<'_>, more: &[&str], undo: &Undo) -> Result<(Child, String), String> {
-    start(command, places, &[&["up", text(places.brick), text(places.mount)], more].concat(), undo)
+/// returns it once its volume is mounted. Errors: it ends before that or takes too long; what it has written to its log is told.
+pub fn serve(mut command: Command, places: Places<'_>, more: &[&str], undo: &Undo) -> Result<Started, String> {
+    let Places { binary, brick, mount, log } = places;
+    command.arg(binary).args(["up", text(brick), text(mount)]).args(more);
+    let mut started = start(command, log, |process| ending(process, binary, brick, mount), undo)?;
+    await_sign(&mut started.0, log, || is_mounted(mount, "fuse.sinter"))?;
+    Ok(started)
 }
 
-/// The same with all arguments of a daemon that mounts, whose brick may also be a server's volume.
-pub fn start(mut command: Command, places: Places<'_>, all: &[&str], undo: &Undo) -> Result<(Child, String), String> {
-    let Places { binary, brick, mount, log } = places;
+/// Starts a daemon that writes to a log, and notes how it is ended, by its process.
+pub fn start(mut command: Command, log: &Path, ending: impl Fn(u32) -> String, undo: &Undo) -> Result<Started, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", log.display());
     let output = File::create(log).map_err(failed)?;
     let errors = output.try_clone().map_err(failed)?;
-    command.arg(binary).args(all);
     let daemon = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
-    let mut daemon = daemon.map_err(|error| format!("{command:?}: {error}"))?;
-    let how = ending(daemon.id(), binary, brick, mount);
+    let daemon = daemon.map_err(|error| format!("{command:?}: {error}"))?;
+    let how = ending(daemon.id());
     undo.add(&how)?;
-    await_served(&mut daemon, places)?;
     Ok((daemon, how))
 }
 
@@ -165,13 +193,14 @@ pub fn in_own_session() -> Command {
     Command::new("setsid")
 }
 
-fn await_served(daemon: &mut Child, Places { binary, mount, log, .. }: Places<'_>) -> Result<(), String> {
+/// Waits until a daemon serves. Errors: it ends before that or takes too long.
+pub fn await_sign(daemon: &mut Child, log: &Path, serves: impl Fn() -> Result<bool, String>) -> Result<(), String> {
     let began = Instant::now();
-    while !is_mounted(mount, "fuse.sinter")? {
-        let status = daemon.try_wait().map_err(|error| format!("{}: {error}", binary.display()))?;
+    while !serves()? {
+        let status = daemon.try_wait().map_err(|error| format!("{}: {error}", log.display()))?;
         if status.is_some() || began.elapsed() > READY_MAX {
             let said = std::fs::read_to_string(log).unwrap_or_default();
-            return Err(format!("{} does not serve: {said}", binary.display()));
+            return Err(format!("a daemon does not serve: {said}"));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -179,7 +208,7 @@ fn await_served(daemon: &mut Child, Places { binary, mount, log, .. }: Places<'_
 }
 
 /// The shell's way to end a daemon, whatever state it is in.
-fn ending(process: u32, binary: &Path, brick: &Path, mount: &Path) -> String {
+pub fn ending(process: u32, binary: &Path, brick: &Path, mount: &Path) -> String {
     let (binary, brick, mount) = (quoted(binary), quoted(brick), quoted(mount));
     let ended = ended(process, 60);
     let last = format!("mountpoint -q {mount} && {{ kill -9 {process}; umount -l {mount}; }}; ! mountpoint -q {mount}");
@@ -188,17 +217,38 @@ fn ending(process: u32, binary: &Path, brick: &Path, mount: &Path) -> String {
 }
 
 impl Sinter {
-    fn up(&mut self, more: &[&str], undo: &Undo) -> Result<(), String> {
-        let mut command = in_own_session();
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let places = Places { binary: &self.binary, brick: &self.brick, mount: &self.mount, log: &self.log };
-        self.daemon = Some(serve(command, places, more, undo)?);
+    fn up(&mut self, over: Over, more: &[&str], undo: &Undo) -> Result<(), String> {
+        let Sinter { binary, brick, mount, log, environment, .. } = self;
+        self.daemon = Some(match over {
+            Over::Nothing => {
+                let mut command = in_own_session();
+                command.envs(environment.iter().map(|(name, value)| (name, value)));
+                Daemon::Own(serve(command, Places { binary, brick, mount, log }, more, undo)?)
+            }
+            Over::Network => {
+                let directory = &log.with_extension("network");
+                let places = network::Places { binary, brick, mount, directory, behind: None };
+                Daemon::Network(Network::up(places, environment, more, undo)?)
+            }
+        });
         Ok(())
     }
     fn down(&mut self, undo: &Undo) -> Result<(), String> {
-        told(text(&self.binary), &["down", text(&self.brick)])?;
-        let Some((mut daemon, how)) = self.daemon.take() else { return Ok(()) };
-        daemon.wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
-        undo.forget(&how)
+        match self.daemon.take() {
+            None => Ok(()),
+            Some(Daemon::Network(network)) => network.down(undo),
+            Some(Daemon::Own((mut daemon, how))) => {
+                told(text(&self.binary), &["down", text(&self.brick)])?;
+                daemon.wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
+                undo.forget(&how)
+            }
+        }
+    }
+    fn daemons(&self) -> Vec<u32> {
+        match &self.daemon {
+            None => Vec::new(),
+            Some(Daemon::Own((process, _))) => vec![process.id()],
+            Some(Daemon::Network(network)) => network.daemons().to_vec(),
+        }
     }
 }

@@ -4,13 +4,14 @@ use super::asked::Asked;
 use super::cause::{Setup, Size};
 use super::disk::Disk;
 use super::load::{self, FILE};
-use super::network::Served;
+use super::network::Link;
 use super::slow_disk::Delays;
 use super::tiers::Devices;
 use crate::flash::ground::{Ground, make_directory, text, told};
-use crate::flash::sides::{self, Places, in_own_session, serve};
+use crate::flash::network::{self, PLACE};
+use crate::flash::sides::{Places, in_own_session, serve};
 use crate::flash::undo::Undo;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
@@ -61,8 +62,8 @@ pub struct Brick {
     switches: PathBuf,
     log: PathBuf,
     daemon: Option<(Child, String)>,
-    /// The brick's server, if its volume is mounted by a client.
-    pub served: Option<Served>,
+    /// The way to the brick's server, if its volume is mounted by a client.
+    pub link: Option<Link>,
 }
 
 impl Brick {
@@ -82,12 +83,11 @@ impl Brick {
             _ => vec!["--size", "4G"],
         };
         told(text(&binary), &[&["format", text(&data)], &on[..]].concat())?;
-        let served = if setup.network { Some(Served::make(&ground.root, undo)?) } else { None };
-        let mut brick = Brick { setup, binary, data, mount, neighbour, switches, log, daemon: None, served };
+        let link = if setup.network { Some(Link::make(undo)?) } else { None };
+        let mut brick = Brick { setup, binary, data, mount, neighbour, switches, log, daemon: None, link };
         brick.switch("")?;
-        if let Some(served) = &mut brick.served {
-            let environment = [("SINTER_TEST_DELAYS", text(&brick.switches))];
-            served.serve(&brick.binary, &brick.data, &environment, undo)?;
+        if setup.network {
+            brick.sinter(&["volume", "create", text(&brick.data), VOLUME])?;
         }
         brick.up(undo)?;
         if let Some(tiers) = setup.tiers {
@@ -132,11 +132,12 @@ impl Brick {
     }
     /// Its name for the daemon that mounts it.
     pub fn subject(&self) -> PathBuf {
-        if self.served.is_some() { Served::place() } else { self.data.clone() }
+        if self.setup.network { PLACE.into() } else { self.data.clone() }
     }
     /// The daemon's process.
     pub fn process(&self) -> u32 {
-        self.daemon.as_ref().expect("a brick that was made is served").0.id()
+        let client = self.link.as_ref().and_then(Link::client);
+        client.unwrap_or_else(|| self.daemon.as_ref().expect("a brick that was made is served").0.id())
     }
     /// Runs a command of the brick's build.
     pub fn sinter(&self, arguments: &[&str]) -> Result<String, String> {
@@ -151,10 +152,18 @@ impl Brick {
     /// Ends it, and removes its directory.
     pub fn remove(mut self, undo: &Undo) -> Result<(), String> {
         self.down(undo)?;
-        if let Some(served) = self.served.take() {
-            served.remove(undo)?;
+        if let Some(link) = self.link.take() {
+            link.remove(undo)?;
         }
-        std::fs::remove_dir_all(&self.data).map_err(|error| format!("{}: {error}", self.data.display()))
+        let gone = |path: &Path| std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()));
+        if self.setup.network {
+            gone(&self.membership())?;
+        }
+        gone(&self.data)
+    }
+    /// The directory with the client's membership.
+    fn membership(&self) -> PathBuf {
+        self.log.with_extension("network")
     }
     fn free_bytes(&self) -> Result<u64, String> {
         let said = told("stat", &["-f", "-c", "%a %S", text(&self.mount)])?;
@@ -162,12 +171,12 @@ impl Brick {
         product.ok_or_else(|| format!("stat -f {}: {said}", self.mount.display()))
     }
     fn up(&mut self, undo: &Undo) -> Result<(), String> {
-        if let Some(served) = &self.served {
-            let (place, membership) = (Served::place(), text(&served.membership));
-            let places = Places { binary: &self.binary, brick: &place, mount: &self.mount, log: &self.log };
-            let all = ["mount", "--foreground", "--directory", membership, text(&place), text(&self.mount)];
-            self.daemon = Some(sides::start(in_own_session(), places, &all, undo)?);
-            return Ok(());
+        let directory = self.membership();
+        if let Some(link) = &mut self.link {
+            let (binary, brick, mount) = (&*self.binary, &*self.data, &*self.mount);
+            let places = network::Places { binary, brick, mount, directory: &directory, behind: None };
+            let switches = ("SINTER_TEST_DELAYS".to_string(), text(&self.switches).to_string());
+            return link.up(places, &[switches], undo);
         }
         let mut command = in_own_session();
         if let Some(cpus) = self.setup.cpus {
@@ -181,7 +190,10 @@ impl Brick {
     }
     fn down(&mut self, undo: &Undo) -> Result<(), String> {
         self.switch("")?;
-        self.sinter(&["down", text(&self.subject())])?;
+        if let Some(link) = &mut self.link {
+            return link.down(undo);
+        }
+        self.sinter(&["down", text(&self.data)])?;
         let Some((mut daemon, how)) = self.daemon.take() else { return Ok(()) };
         daemon.wait().map_err(|error| format!("{}: {error}", self.binary.display()))?;
         undo.forget(&how)

@@ -84,7 +84,7 @@ impl World<'_> {
         }
     }
     fn bound(&self, megabits: u64) -> Result<(), String> {
-        self.brick.served.as_ref().map_or(Ok(()), |served| served.bound(megabits))
+        self.brick.link.as_ref().map_or(Ok(()), |link| link.bound(megabits))
     }
     fn limit(&self, iops: &str) -> Result<(), String> {
         self.brick.sinter(&["volume", "set", text(&self.brick.data), VOLUME, "--iops-max", iops]).map(drop)
