@@ -31,14 +31,23 @@ pub struct Changes {
     /// Number of changes so far.
     number: u64,
     unsynced: BTreeMap<Ino, Last>,
-    /// Inodes that have lost changes, with the number of the loss.
-    lost: BTreeMap<Ino, u8>,
+    /// Inodes that have lost changes, with the last loss.
+    lost: BTreeMap<Ino, Loss>,
     /// Number of losses so far, modulo 256: handles have a byte for it.
     losses: u8,
     /// Number of inodes whose loss no operator was told of, and the last one.
     untold: Option<(u64, Ino)>,
-    /// The handles that were told of a loss.
+    /// The handles that were told of the last loss of their inode.
     told: BTreeSet<(Ino, u32)>,
+}
+
+/// A loss of changes.
+#[derive(Clone, Copy)]
+struct Loss {
+    /// Its number among all, modulo 256.
+    number: u8,
+    /// True once a handle was told of it.
+    is_seen: bool,
 }
 
 /// The number of losses so far, as a handle of this number has it in its highest byte.
@@ -108,25 +117,31 @@ impl Changes {
         for ino in inodes {
             self.losses = next;
             self.unsynced.remove(&ino);
-            self.lost.insert(ino, next);
+            self.lost.insert(ino, Loss { number: next, is_seen: false });
+            let told: Vec<_> = self.told.range((ino, 0)..=(ino, u32::MAX)).copied().collect();
+            told.iter().for_each(|handle| _ = self.told.remove(handle));
             self.untold = Some((self.untold.map_or(0, |(count, _)| count) + 1, ino));
         }
         // Later ones can't be told from these.
         let now = self.losses;
-        self.lost.retain(|_, loss| now.wrapping_sub(*loss) < LOSSES_APART);
+        self.lost.retain(|_, loss| now.wrapping_sub(loss.number) < LOSSES_APART);
     }
-    /// True if the inode has lost changes since there were so many losses.
-    fn has_lost(&self, ino: Ino, losses: u8) -> bool {
-        // A handle does not live through half of all losses that a byte can tell apart.
-        self.lost.get(&ino).is_some_and(|loss| (1..LOSSES_APART).contains(&loss.wrapping_sub(losses)))
-    }
-    /// True, once, if the inode has lost changes while a handle was open. The handle's highest byte is `losses` at its open.
+    /// True, once for each loss, if the inode has lost changes while a handle was open, or before it was opened and nobody was told yet: who
+    /// writes with one handle and syncs with another learns of it too (as Linux does, `errseq_sample`). The handle's highest byte is
+    /// `losses` at its open.
     pub fn tell_loss_of(&mut self, ino: Ino, handle: u32) -> bool {
-        self.has_lost(ino, losses_of(handle)) && self.told.insert((ino, handle))
+        let Some(loss) = self.lost.get_mut(&ino) else { return false };
+        let was_open = (1..LOSSES_APART).contains(&loss.number.wrapping_sub(losses_of(handle)));
+        if loss.is_seen && !was_open {
+            return false;
+        }
+        loss.is_seen = true;
+        self.told.insert((ino, handle))
     }
-    /// Forgets the losses of an inode that nobody has open any more.
+    /// Forgets the losses of an inode that nobody has open any more, if somebody was told.
     pub fn closed(&mut self, ino: Ino) {
-        if self.lost.remove(&ino).is_some() {
+        if self.lost.get(&ino).is_some_and(|loss| loss.is_seen) {
+            self.lost.remove(&ino);
             self.told.retain(|(other, _)| *other != ino);
         }
     }
@@ -168,14 +183,8 @@ mod tests {
         assert_eq!(changes.inodes(), 0);
     }
 
-    #[test]
-    fn old_losses_are_not_taken_for_those_to_come() {
-        let mut changes = Changes::default();
-        changes.lose([Ino(5)]);
-        (0..126).for_each(|_| changes.lose([Ino(6)]));
-        assert!(changes.has_lost(Ino(5), 0));
-        (0..3).for_each(|_| changes.lose([Ino(6)]));
-        assert!((0..=u8::MAX).all(|losses| !changes.has_lost(Ino(5), losses)), "it is forgotten");
+    fn handle(losses: u8, number: u32) -> u32 {
+        u32::from(losses) << 24 | number
     }
 
     #[test]
@@ -186,20 +195,43 @@ mod tests {
         changes.ask(2);
         let before = changes.losses();
         changes.lose([Ino(5)]);
-        assert!(changes.has_lost(Ino(5), before) && !changes.has_lost(Ino(6), before));
-        assert!(!changes.has_lost(Ino(5), changes.losses()), "opened later");
-        let handle = |losses: u8, number: u32| u32::from(losses) << 24 | number;
         let later = changes.losses();
-        assert!(!changes.tell_loss_of(Ino(5), handle(later, 3)) && !changes.tell_loss_of(Ino(6), handle(before, 1)));
+        assert!(!changes.tell_loss_of(Ino(6), handle(before, 1)));
         for number in [1, 2] {
             assert!(changes.tell_loss_of(Ino(5), handle(before, number)), "each handle");
             assert!(!changes.tell_loss_of(Ino(5), handle(before, number)), "once");
+            assert!(!changes.tell_loss_of(Ino(5), handle(later, 3)), "opened later");
         }
         assert_eq!((changes.news_of_loss(), changes.news_of_loss()), (Some((1, Ino(5))), None));
+        changes.lose([Ino(5)]);
+        for opened in [before, later] {
+            assert!(changes.tell_loss_of(Ino(5), handle(opened, 1)), "of the next loss too");
+            assert!(!changes.tell_loss_of(Ino(5), handle(opened, 1)), "once");
+        }
         changes.closed(Ino(5));
-        assert!(!changes.has_lost(Ino(5), before));
+        assert!(!changes.tell_loss_of(Ino(5), handle(before, 7)), "it is forgotten");
+        let losses = changes.losses();
         changes.lose([]);
-        assert_eq!(changes.losses(), 1);
+        assert_eq!(changes.losses(), losses);
+    }
+
+    #[test]
+    fn a_loss_that_nobody_was_told_of_is_told_to_who_opens_later() {
+        let mut changes = Changes::default();
+        changes.lose([Ino(5)]);
+        changes.closed(Ino(5));
+        let later = changes.losses();
+        assert!(changes.tell_loss_of(Ino(5), handle(later, 1)), "whoever wrote has closed it");
+        assert!(!changes.tell_loss_of(Ino(5), handle(later, 1)) && !changes.tell_loss_of(Ino(5), handle(later, 2)));
+        assert!(changes.tell_loss_of(Ino(5), handle(later - 1, 3)), "this one was open");
+    }
+
+    #[test]
+    fn old_losses_are_not_taken_for_those_to_come() {
+        let mut changes = Changes::default();
+        changes.lose([Ino(5)]);
+        (0..130).for_each(|_| changes.lose([Ino(6)]));
+        assert!((0..=u8::MAX).all(|losses| !changes.tell_loss_of(Ino(5), handle(losses, 1))), "it is forgotten");
     }
 
     #[test]
@@ -208,6 +240,6 @@ mod tests {
         changes.ask(1);
         changes.ask(2);
         changed(&mut changes, 5, 1, 1);
-        assert!(changes.has_lost(Ino(5), 0) && changes.inodes() == 0);
+        assert!(changes.tell_loss_of(Ino(5), handle(0, 1)) && changes.inodes() == 0);
     }
 }
