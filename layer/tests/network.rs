@@ -316,7 +316,8 @@ fn through_losses(seed: u64) -> usize {
 async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
     let ino = mount.create(&format!("log-{task}")).await;
     mount.done(Op::SyncAll).await.expect("a healthy brick syncs");
-    let handle = u32::from(mount.client().losses()) << 24 | task as u32;
+    // Some sync through the handle that they write with, others open one for that, as databases do.
+    let (opened, is_fresh) = (mount.client().losses(), task % 4 == 2);
     // The bytes that the file should have, those that fsync has told, and whether others are gone.
     let (mut written, mut synced, mut has_lost) = (Vec::new(), 0, false);
     for round in 0..ROUNDS {
@@ -331,6 +332,8 @@ async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
             continue;
         }
         let length = written.len();
+        let losses = if is_fresh { mount.client().losses() } else { opened };
+        let handle = u32::from(losses) << 24 | (task + if is_fresh { TASKS * (round + 1) } else { 0 }) as u32;
         mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
         let answer = mount.call(Op::GetAttr { ino }, None).await.map(|answer| answer.reply);
         let Ok(Reply::Attr(attr)) = answer else { panic!("it is there: {answer:?}") };
