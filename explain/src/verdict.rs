@@ -128,6 +128,9 @@ fn verdict(window: &Window, findings: &[Finding]) -> Verdict {
         finding: Finding { cause: cause.to_string(), evidence, ..Finding::default() },
         sentence: sentence.to_string(),
     };
+    if let Some(verdict) = away(window) {
+        return verdict;
+    }
     if window.requests() == 0 {
         return stuck(window).unwrap_or_else(|| none("idle", Vec::new(), "No request came in this time."));
     }
@@ -177,12 +180,9 @@ fn missing_disks(window: &Window) -> Option<Verdict> {
 /// The verdict if requests are under way and none has ended. What they wait for is seen only once one has: the figures tell what it
 /// may be.
 fn stuck(window: &Window) -> Option<Verdict> {
-    let waiting = window.in_flight.in_daemon as f64 / window.in_flight.looks.max(1) as f64;
+    let waiting = waiting(window);
     if waiting < 0.5 {
         return None;
-    }
-    if let Some(verdict) = away(window, waiting) {
-        return Some(verdict);
     }
     let (space, agents) = (&window.after.space, &window.after.agents);
     let mut evidence = vec![
@@ -207,12 +207,21 @@ fn stuck(window: &Window) -> Option<Verdict> {
     })
 }
 
-/// The verdict if requests wait for a server that is away.
-fn away(window: &Window, waiting: f64) -> Option<Verdict> {
+/// Mean number of requests under way.
+fn waiting(window: &Window) -> f64 {
+    window.in_flight.in_daemon as f64 / window.in_flight.looks.max(1) as f64
+}
+
+/// The verdict if requests wait for a server that is away. Some may have ended: before it went, or without it.
+fn away(window: &Window) -> Option<Verdict> {
     let network = window.network.as_ref().filter(|network| network.connections == 0)?;
+    let waiting = waiting(window);
+    if waiting < 0.5 {
+        return None;
+    }
     let server = &network.server;
     let evidence = vec![
-        format!("{waiting:.1} requests are under way in the mean, and none has ended"),
+        format!("{waiting:.1} requests are under way in the mean, and {} have ended", window.requests()),
         format!("there was no connection to {server} for {} of this time", time(network.away_ns as f64)),
     ];
     let next = "look whether the server runs and listens (`sinter status` there), and at the network: requests go on when it is back";

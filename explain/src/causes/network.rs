@@ -192,6 +192,25 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_away_is_told_first() {
+        let told = |in_daemon, connections| {
+            let operation = crate::snapshot::Operation {
+                total: Times { count: 1, sum_ns: 5, ..Times::default() },
+                ..Default::default()
+            };
+            let network = Network { server: "one".into(), connections, ..Network::default() };
+            let in_flight = crate::snapshot::InFlight { looks: 10, in_daemon, ..Default::default() };
+            let before = Snapshot { at_ns: 1, ..Snapshot::default() };
+            let operations = vec![operation];
+            let after = Snapshot { at_ns: 9, operations, in_flight, network: Some(network), ..Snapshot::default() };
+            explain(&before, &after).expect("of one daemon").verdict
+        };
+        let verdict = told(40, 0);
+        assert!(verdict.finding.cause == "network" && verdict.sentence.contains("one is away"), "{verdict:?}");
+        assert!(told(40, 1).finding.cause != "network" && told(0, 0).finding.cause != "network");
+    }
+
+    #[test]
     fn a_way_that_was_never_seen_otherwise_is_no_cause() {
         let told = told(140, 60, false);
         assert_eq!(told.verdict.finding.cause, "clients");
