@@ -27,6 +27,7 @@ pub use limit::LimitSummary;
 pub use rights::{Gate, Recognised, Right};
 pub use service::Served;
 pub use target::Target;
+pub use wire::client::{NUMBER_BITS, handle_since, number_of};
 pub use wire::codec::hello::{Caches, Caching};
 pub use wire::{Client, Share, Sharer};
 

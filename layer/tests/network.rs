@@ -4,6 +4,7 @@ mod rig;
 
 use base::{At, Ino, Kind, Op, Reply, Sync};
 use group::Answer;
+use layer::handle_since;
 use rig::{MS, Mount, PORT, SEEDS, SERVER, name, seeds, spawn, start_server, until};
 use runtime::random::SplitMix;
 #[cfg(feature = "seeded-bugs")]
@@ -333,7 +334,7 @@ async fn append_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
         }
         let length = written.len();
         let losses = if is_fresh { mount.client().losses() } else { opened };
-        let handle = u32::from(losses) << 24 | (task + if is_fresh { TASKS * (round + 1) } else { 0 }) as u32;
+        let handle = handle_since(losses, (task + if is_fresh { TASKS * (round + 1) } else { 0 }) as u32);
         mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
         let answer = mount.call(Op::GetAttr { ino }, None).await.map(|answer| answer.reply);
         let Ok(Reply::Attr(attr)) = answer else { panic!("it is there: {answer:?}") };
@@ -355,7 +356,7 @@ async fn create_and_sync(mount: &Mount, task: usize, told: &AtomicUsize) {
         let losses = mount.client().losses();
         let name = format!("file-{task}-{round}");
         let ino = mount.create(&name).await;
-        let handle = u32::from(losses) << 24 | (TASKS * (round + 1) + task) as u32;
+        let handle = handle_since(losses, (TASKS * (round + 1) + task) as u32);
         mount.runtime.clock.sleep(20 * MS).await;
         mount.done(Op::Fsync { ino, sync: Sync::All }).await.expect("a healthy brick syncs");
         let lookup = Op::Lookup { parent: mount.root, name: self::name(&name) };

@@ -11,24 +11,6 @@ const SLOWER: f64 = 1.3;
 const KNOWN_MIN: f64 = 0.5;
 /// Number of the server's stages that are told.
 const STAGES_TOLD: usize = 3;
-/// The stages that a client's requests have at the server.
-const AT_SERVER: [Stage; 14] = [
-    Stage::Limit,
-    Stage::Space,
-    Stage::Quota,
-    Stage::Backlog,
-    Stage::Range,
-    Stage::Order,
-    Stage::Pool,
-    Stage::Index,
-    Stage::Held,
-    Stage::Queue,
-    Stage::Write,
-    Stage::Flush,
-    Stage::Read,
-    Stage::Server,
-];
-
 /// The times of one part of the requests' way against what is usual.
 #[derive(Clone, Copy, Default, Debug)]
 struct Part {
@@ -129,14 +111,16 @@ pub fn find_server(window: &Window) -> Option<Finding> {
     Some(Finding::new("server", network.server.clone(), window, slower_ns, evidence, next))
 }
 
-fn names() -> [&'static str; AT_SERVER.len()] {
-    AT_SERVER.map(Stage::name)
+/// The names of the stages that a client's requests have at the server.
+fn names() -> Vec<&'static str> {
+    let is_at_server = |stage: &Stage| !stage.is_of_both_ends() && *stage != Stage::Wire;
+    Stage::ALL.into_iter().filter(is_at_server).map(Stage::name).collect()
 }
 
 /// The stages in which the server has spent most time, for a sentence.
 fn stages(window: &Window) -> String {
-    let all_ns = window.stage_ns(&names()).max(1.0);
-    let mut stages: Vec<_> = names().map(|name| (name, window.stage_ns(&[name]))).into();
+    let mut stages: Vec<_> = names().into_iter().map(|name| (name, window.stage_ns(&[name]))).collect();
+    let all_ns = stages.iter().map(|(_, ns)| ns).sum::<f64>().max(1.0);
     stages.sort_by(|one, other| other.1.total_cmp(&one.1));
     let told = stages.iter().take(STAGES_TOLD).filter(|(_, ns)| *ns > 0.0);
     let told: Vec<_> = told.map(|(name, ns)| format!("{name} {}", percent(ns / all_ns))).collect();

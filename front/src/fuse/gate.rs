@@ -7,6 +7,7 @@
 //! later ones come.
 
 use super::parse::Ask;
+use layer::number_of;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -135,7 +136,7 @@ impl Gate {
     }
     /// The number of a file's handle that is opened now; it comes again after 16 million others.
     pub fn number(&self) -> u32 {
-        self.numbers.fetch_add(1, Ordering::Relaxed) & 0xff_ffff
+        number_of(self.numbers.fetch_add(1, Ordering::Relaxed))
     }
     /// Counts a handle of a process.
     pub fn opened(&self, pid: u32) {

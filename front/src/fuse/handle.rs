@@ -17,7 +17,7 @@ use super::taped;
 use base::limits::{BLOCK_BYTES, LISTED_HANDLES_MAX};
 use base::lock::Family;
 use base::{At, Attr, DirEntry, Error, Ino, Inode, Kind, LockWish, Op, Reply, RequestId, Result, SetAttr};
-use layer::{Answer, Call, Context};
+use layer::{Answer, Call, Context, NUMBER_BITS, handle_since, number_of};
 use recording::{NameKey, Operation};
 use runtime::ledger::{OpRow, Rows};
 use runtime::seeded::{Bug, active};
@@ -79,21 +79,7 @@ fn lost() -> Result<Response> {
     Err(Error::new(Kind::Io, "the server was started anew and has lost changes that were not durable"))
 }
 
-/// Bits of a handle's number, below the losses that there were before it.
-const NUMBER_BITS: u32 = 24;
-
 const _: () = assert!(LISTED_HANDLES_MAX < 1 << NUMBER_BITS, "a directory's handle has room for the losses");
-
-/// A handle of this number that was opened after so many losses.
-fn handle_since(losses: u8, number: u32) -> u32 {
-    assert!(number < 1 << NUMBER_BITS, "handles are numbered within their bits");
-    u32::from(losses) << NUMBER_BITS | number
-}
-
-/// The number of a handle.
-fn number_of(handle: u32) -> u32 {
-    handle & ((1 << NUMBER_BITS) - 1)
-}
 
 impl<T: Target> Handler<T> {
     /// Handles one request and answers it. `payload`: that of a write, or memory for a read's answer.

@@ -116,7 +116,9 @@ fn learn(shared: &Shared, data: &Directory, world: &World) {
 impl World {
     /// The figures of transfers and requests so far.
     fn seen(&self) -> (Vec<Io>, Option<Network>) {
-        (io(&self.probe), self.client.as_ref().map(|client| network("", client)))
+        // The connections themselves change all the time, also while nobody asks for anything.
+        let trips = self.client.as_ref().map(|client| network("", client).trips);
+        (io(&self.probe), trips.map(|trips| Network { trips, ..Network::default() }))
     }
     fn look(&self, (io, network): (Vec<Io>, Option<Network>)) -> Snapshot {
         let process = Process { threads: kernel::threads(), ..Process::default() };

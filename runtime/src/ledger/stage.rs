@@ -79,6 +79,11 @@ impl Stage {
         Stage::Other,
         Stage::Reply,
     ];
+    /// True for a stage that both a server and the process of its client have: at the client, the server's time in it is `Server`.
+    pub fn is_of_both_ends(self) -> bool {
+        use Stage::{Buffer, Core, Front, Layers, Lock, Other, Reply};
+        matches!(self, Core | Front | Layers | Buffer | Lock | Other | Reply)
+    }
     /// The stage's name in tables.
     pub fn name(self) -> &'static str {
         match self {

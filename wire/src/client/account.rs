@@ -3,14 +3,13 @@
 //! Promise: each core counts its own, without a cache line that others write; anybody may read. Absent by design: what is usual.
 
 use super::Client;
+use crate::codec::reply::Told;
 use base::{Op, Reply, Sync};
 use runtime::classes::{DEPTHS, SIZES, bytes_max, depth, depth_min, size};
 use runtime::histogram::{Histogram, Summary};
 use runtime::net::WayQuality;
 use runtime::{Lapse, Span, Stage, Stamp};
 use std::sync::OnceLock;
-
-use crate::codec::reply::Told;
 
 /// The work that a request asks for. How long a server has it depends on that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,14 +112,9 @@ impl Quality {
     }
 }
 
-/// The client's stage that has a stage of the server: those that both have are told apart.
+/// The stage in which a client books what its server has spent in one.
 fn at_client(stage: Stage) -> Stage {
-    match stage {
-        Stage::Core | Stage::Front | Stage::Layers | Stage::Buffer | Stage::Lock | Stage::Other | Stage::Reply => {
-            Stage::Server
-        }
-        stage => stage,
-    }
+    if stage.is_of_both_ends() { Stage::Server } else { stage }
 }
 
 impl Client {
@@ -134,8 +128,8 @@ impl Client {
         let spent = told.stages.spent().map(|(stage, us)| (at_client(stage), ledger.lapse(u64::from(us) * 1000)));
         let (server, wire) = span.mark_answer(spent, Stage::Wire, came, now);
         let (op, sent_bytes, under_way) = of;
-        let came_bytes = match &told.result {
-            Ok(Reply::Data { .. }) => data_bytes(op),
+        let came_bytes = match (&told.result, op) {
+            (Ok(Reply::Data { .. }), Op::Read { length, .. }) => *length as usize,
             _ => 0,
         };
         let ns = |lapse: Lapse| ledger.ns(lapse);
@@ -165,25 +159,20 @@ impl Client {
     fn trips(&self) -> Vec<Trips> {
         let mut all = Vec::new();
         for class in 0..Verb::ALL.len() * SIZES * DEPTHS {
+            let mut of_cores = self.accounts.iter().filter_map(|account| account.0[class].get()).peekable();
+            // Most classes never come, and a summary takes some KiB.
+            if of_cores.peek().is_none() {
+                continue;
+            }
             let (mut wire, mut server) = (Summary::default(), Summary::default());
-            for times in self.accounts.iter().filter_map(|account| account.0[class].get()) {
+            for times in of_cores {
                 times.wire.add_to(&mut wire);
                 times.server.add_to(&mut server);
             }
-            if wire.count() > 0 {
-                let (rest, depth) = (class / DEPTHS, class % DEPTHS);
-                let (verb, size) = (Verb::ALL[rest / SIZES].name(), rest % SIZES);
-                all.push(Trips { verb, bytes_max: bytes_max(size), depth: depth_min(depth), wire, server });
-            }
+            let (rest, depth) = (class / DEPTHS, class % DEPTHS);
+            let (verb, size) = (Verb::ALL[rest / SIZES].name(), rest % SIZES);
+            all.push(Trips { verb, bytes_max: bytes_max(size), depth: depth_min(depth), wire, server });
         }
         all
-    }
-}
-
-/// Bytes that a read asks for.
-fn data_bytes(op: &Op) -> usize {
-    match op {
-        Op::Read { length, .. } => *length as usize,
-        _ => 0,
     }
 }

@@ -50,9 +50,23 @@ struct Loss {
     is_seen: bool,
 }
 
-/// The number of losses so far, as a handle of this number has it in its highest byte.
+/// Bits of a handle's own number. Above them lies the number of losses before it was opened, modulo 256.
+pub const NUMBER_BITS: u32 = 24;
+
+/// A handle of this number that was opened after so many losses.
+pub fn handle_since(losses: u8, number: u32) -> u32 {
+    assert!(number < 1 << NUMBER_BITS, "handles are numbered within their bits");
+    u32::from(losses) << NUMBER_BITS | number
+}
+
+/// The own number of a handle.
+pub fn number_of(handle: u32) -> u32 {
+    handle & ((1 << NUMBER_BITS) - 1)
+}
+
+/// The number of losses before a handle was opened, modulo 256.
 fn losses_of(handle: u32) -> u8 {
-    (handle >> 24) as u8
+    (handle >> NUMBER_BITS) as u8
 }
 
 impl Changes {
@@ -183,10 +197,6 @@ mod tests {
         assert_eq!(changes.inodes(), 0);
     }
 
-    fn handle(losses: u8, number: u32) -> u32 {
-        u32::from(losses) << 24 | number
-    }
-
     #[test]
     fn handles_that_were_open_at_a_loss_learn_of_it() {
         let mut changes = Changes::default();
@@ -196,20 +206,20 @@ mod tests {
         let before = changes.losses();
         changes.lose([Ino(5)]);
         let later = changes.losses();
-        assert!(!changes.tell_loss_of(Ino(6), handle(before, 1)));
+        assert!(!changes.tell_loss_of(Ino(6), handle_since(before, 1)));
         for number in [1, 2] {
-            assert!(changes.tell_loss_of(Ino(5), handle(before, number)), "each handle");
-            assert!(!changes.tell_loss_of(Ino(5), handle(before, number)), "once");
-            assert!(!changes.tell_loss_of(Ino(5), handle(later, 3)), "opened later");
+            assert!(changes.tell_loss_of(Ino(5), handle_since(before, number)), "each handle");
+            assert!(!changes.tell_loss_of(Ino(5), handle_since(before, number)), "once");
+            assert!(!changes.tell_loss_of(Ino(5), handle_since(later, 3)), "opened later");
         }
         assert_eq!((changes.news_of_loss(), changes.news_of_loss()), (Some((1, Ino(5))), None));
         changes.lose([Ino(5)]);
         for opened in [before, later] {
-            assert!(changes.tell_loss_of(Ino(5), handle(opened, 1)), "of the next loss too");
-            assert!(!changes.tell_loss_of(Ino(5), handle(opened, 1)), "once");
+            assert!(changes.tell_loss_of(Ino(5), handle_since(opened, 1)), "of the next loss too");
+            assert!(!changes.tell_loss_of(Ino(5), handle_since(opened, 1)), "once");
         }
         changes.closed(Ino(5));
-        assert!(!changes.tell_loss_of(Ino(5), handle(before, 7)), "it is forgotten");
+        assert!(!changes.tell_loss_of(Ino(5), handle_since(before, 7)), "it is forgotten");
         let losses = changes.losses();
         changes.lose([]);
         assert_eq!(changes.losses(), losses);
@@ -221,9 +231,12 @@ mod tests {
         changes.lose([Ino(5)]);
         changes.closed(Ino(5));
         let later = changes.losses();
-        assert!(changes.tell_loss_of(Ino(5), handle(later, 1)), "whoever wrote has closed it");
-        assert!(!changes.tell_loss_of(Ino(5), handle(later, 1)) && !changes.tell_loss_of(Ino(5), handle(later, 2)));
-        assert!(changes.tell_loss_of(Ino(5), handle(later - 1, 3)), "this one was open");
+        assert!(changes.tell_loss_of(Ino(5), handle_since(later, 1)), "whoever wrote has closed it");
+        assert!(
+            !changes.tell_loss_of(Ino(5), handle_since(later, 1))
+                && !changes.tell_loss_of(Ino(5), handle_since(later, 2))
+        );
+        assert!(changes.tell_loss_of(Ino(5), handle_since(later - 1, 3)), "this one was open");
     }
 
     #[test]
@@ -231,7 +244,7 @@ mod tests {
         let mut changes = Changes::default();
         changes.lose([Ino(5)]);
         (0..130).for_each(|_| changes.lose([Ino(6)]));
-        assert!((0..=u8::MAX).all(|losses| !changes.tell_loss_of(Ino(5), handle(losses, 1))), "it is forgotten");
+        assert!((0..=u8::MAX).all(|losses| !changes.tell_loss_of(Ino(5), handle_since(losses, 1))), "it is forgotten");
     }
 
     #[test]
@@ -240,6 +253,6 @@ mod tests {
         changes.ask(1);
         changes.ask(2);
         changed(&mut changes, 5, 1, 1);
-        assert!(changes.tell_loss_of(Ino(5), handle(0, 1)) && changes.inodes() == 0);
+        assert!(changes.tell_loss_of(Ino(5), handle_since(0, 1)) && changes.inodes() == 0);
     }
 }

@@ -26,6 +26,7 @@ pub use account::{Trips, Ways};
 use base::ablated::{Ablation, is_on};
 use base::{Error, FileLock, Ino, Kind, Name, Op, RequestId, Result, SessionId, Volume, VolumeId};
 use changes::{Changes, INODES_MAX};
+pub use changes::{NUMBER_BITS, handle_since, number_of};
 use holdings::Holdings;
 pub use join::join;
 use runtime::net::Address;
