@@ -236,11 +236,13 @@ pub enum Bug {
     FrameCrcUnchecked,
     /// A payload is taken although a checksum of its blocks is wrong (rule K8).
     PayloadCrcUnchecked,
+    /// A record in the clear is taken although its tag is wrong (rule R3).
+    RecordMacUnchecked,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 114] = [
+    pub const ALL: [Bug; 115] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -355,6 +357,7 @@ impl Bug {
         Bug::WaitUnnamed,
         Bug::FrameCrcUnchecked,
         Bug::PayloadCrcUnchecked,
+        Bug::RecordMacUnchecked,
     ];
 }
 

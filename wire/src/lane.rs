@@ -156,6 +156,10 @@ impl Cipher {
     pub fn peer(&self) -> Option<Box<[u8]>> {
         self.0.lock().peer().map(Box::from)
     }
+    /// True if content goes in the clear, with tags, as both ends were told.
+    pub fn is_clear(&self) -> bool {
+        self.0.lock().is_clear()
+    }
     fn is_established(&self) -> bool {
         self.0.lock().is_established()
     }

@@ -14,11 +14,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wire::lane::{Lane, Reader};
-use wire::tls::{Authority, Credentials, Identity, Strangers, Tls};
+use wire::tls::{Authority, Credentials, Encryption, Identity, Strangers, Tls};
 use wire::{FrameKind, Header, frame};
 
 /// Frames in each direction.
 const FRAMES: u64 = 60;
+/// The same, and the most bytes of a payload: as usual, and where each byte is an event.
+const USUAL: (u64, u64) = (FRAMES, 1 << 20);
+const SLOW: (u64, u64) = (5, 5_000);
 const NAME: &str = "server.sinter";
 
 fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
@@ -33,11 +36,11 @@ fn bytes(number: u64, most: u64) -> Vec<u8> {
 }
 
 /// Sends frames, and takes as many of the other end.
-async fn talk(runtime: Runtime, lane: Arc<Lane>, ended: Arc<AtomicUsize>) {
+async fn talk(runtime: Runtime, lane: Arc<Lane>, (frames, most): (u64, u64), ended: Arc<AtomicUsize>) {
     let (sender, world) = (lane.clone(), runtime.clone());
     spawn(&runtime, runtime.tasks.core(), move || async move {
-        for number in 0..FRAMES {
-            let (body, payload) = (bytes(number, 100_000), bytes(number + 1000, 1 << 20));
+        for number in 0..frames {
+            let (body, payload) = (bytes(number, most.min(100_000)), bytes(number + 1000, most));
             let payload = slice(&world, &payload).await;
             let header = Header { request: RequestId(number), ..Header::new(FrameKind::Op) };
             let length = payload.as_ref().map_or(0, |payload| payload.len());
@@ -46,12 +49,12 @@ async fn talk(runtime: Runtime, lane: Arc<Lane>, ended: Arc<AtomicUsize>) {
         }
     });
     let mut reader = Reader::new(&runtime, &lane);
-    for number in 0..FRAMES {
+    for number in 0..frames {
         let came = reader.next().await.expect("a frame").expect("the stream goes on");
         assert_eq!(came.header.request, RequestId(number));
-        assert!(reader.body() == bytes(number, 100_000), "the body of frame {number}");
+        assert!(reader.body() == bytes(number, most.min(100_000)), "the body of frame {number}");
         let payload = came.payload.map_or(Vec::new(), |payload| payload.to_vec());
-        assert!(payload == bytes(number + 1000, 1 << 20), "the payload of frame {number}");
+        assert!(payload == bytes(number + 1000, most), "the payload of frame {number}");
     }
     ended.fetch_add(1, Ordering::Relaxed);
 }
@@ -65,10 +68,13 @@ async fn slice(runtime: &Runtime, bytes: &[u8]) -> Option<Slice> {
     Some(buffer.share().slice(0..bytes.len()))
 }
 
+/// Frames as they are, encrypted, and in the clear with tags.
+const PROTECTIONS: [Option<Encryption>; 3] = [None, Some(Encryption::On), Some(Encryption::Off)];
+
 /// The credentials of both ends.
 type Both = Option<(Credentials, Credentials)>;
 
-fn credentials(server: &Runtime, client: &Runtime) -> Both {
+fn credentials(server: &Runtime, client: &Runtime, encryption: Encryption) -> Both {
     let key = || KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -88,11 +94,14 @@ fn credentials(server: &Runtime, client: &Runtime) -> Both {
     let of_server = Credentials::of_server(&of_server, &certificate, Strangers::Refused, server.clock.clone());
     let of_client = identity("client", Purpose::ClientAuth);
     let of_client = Credentials::of_client(Some(&of_client), Authority::Known(&certificate), client.clock.clone());
-    Some((of_server.expect("good certificates"), of_client.expect("good certificates")))
+    Some((
+        of_server.expect("good certificates").with(encryption),
+        of_client.expect("good certificates").with(encryption),
+    ))
 }
 
 /// Connects both ends and has them talk; the number of those that are through.
-fn converse(server: &Runtime, client: &Runtime, address: Address, both: Both) -> Arc<AtomicUsize> {
+fn converse(server: &Runtime, client: &Runtime, address: Address, both: Both, load: (u64, u64)) -> Arc<AtomicUsize> {
     let ended = Arc::new(AtomicUsize::new(0));
     let (of_server, of_client) = both.unzip();
     let listener = server.net.listen(&address).expect("nobody listens there");
@@ -101,13 +110,13 @@ fn converse(server: &Runtime, client: &Runtime, address: Address, both: Both) ->
     spawn(server, 0, move || async move {
         let (connection, _) = runtime.net.accept(listener).await.expect("it connects");
         let tls = of_server.map(|credentials| Tls::server(&credentials).expect("it begins"));
-        talk(runtime.clone(), Lane::start(&runtime, connection, tls), progress).await;
+        talk(runtime.clone(), Lane::start(&runtime, connection, tls), load, progress).await;
     });
     let (runtime, progress) = (client.clone(), ended.clone());
     spawn(client, 1, move || async move {
         let connection = runtime.net.connect(&address).await.expect("it is let in");
         let tls = of_client.map(|credentials| Tls::client(&credentials, NAME).expect("it begins"));
-        talk(runtime.clone(), Lane::start(&runtime, connection, tls), progress).await;
+        talk(runtime.clone(), Lane::start(&runtime, connection, tls), load, progress).await;
     });
     ended
 }
@@ -115,7 +124,7 @@ fn converse(server: &Runtime, client: &Runtime, address: Address, both: Both) ->
 #[test]
 fn frames_arrive_whole_and_in_order_between_simulated_hosts() {
     for seed in 0..6 {
-        for encrypts in [false, true] {
+        for protection in PROTECTIONS {
             let mut fleet = Fleet::with_patience(seed, 3_600_000_000_000);
             let hosts = fleet.hosts().clone();
             (0..2).for_each(|number| drop(hosts.boot(number, Setup::new(seed))));
@@ -123,14 +132,35 @@ fn frames_arrive_whole_and_in_order_between_simulated_hosts() {
             hosts.links().set_plan(0, 1, LinkPlan::draw(&mut rng));
             hosts.links().set_plan(1, 0, LinkPlan::draw(&mut rng));
             let (server, client) = (hosts.runtime(0), hosts.runtime(1));
-            let both = encrypts.then(|| credentials(&server, &client)).flatten();
-            let ended = converse(&server, &client, hosts.links().address(0, 7400), both);
+            let both = protection.and_then(|encryption| credentials(&server, &client, encryption));
+            let ended = converse(&server, &client, hosts.links().address(0, 7400), both, USUAL);
             fleet.block_on(async {
                 while ended.load(Ordering::Relaxed) < 2 {
                     hosts.clock().sleep(1_000_000).await;
                 }
             });
         }
+    }
+}
+
+/// Each byte comes alone: every header, record and tag in as many parts as it has bytes.
+#[test]
+fn frames_arrive_whole_and_in_order_byte_by_byte() {
+    for protection in PROTECTIONS {
+        let mut fleet = Fleet::with_patience(1, 3_600_000_000_000);
+        let hosts = fleet.hosts().clone();
+        (0..2).for_each(|number| drop(hosts.boot(number, Setup::new(1))));
+        let plan = LinkPlan { trickles: true, ..LinkPlan::draw(&mut SplitMix(1)) };
+        hosts.links().set_plan(0, 1, plan);
+        hosts.links().set_plan(1, 0, plan);
+        let (server, client) = (hosts.runtime(0), hosts.runtime(1));
+        let both = protection.and_then(|encryption| credentials(&server, &client, encryption));
+        let ended = converse(&server, &client, hosts.links().address(0, 7400), both, SLOW);
+        fleet.block_on(async {
+            while ended.load(Ordering::Relaxed) < 2 {
+                hosts.clock().sleep(1_000_000).await;
+            }
+        });
     }
 }
 
@@ -141,10 +171,10 @@ fn frames_arrive_whole_and_in_order_over_real_sockets() {
     let there = Directory::open(&directory).expect("ours");
     let options = real::Options { cores: Some(2), ..real::Options::new(there, 256 << 20, &[]) };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
-    for encrypts in [false, true] {
-        let both = encrypts.then(|| credentials(&runtime, &runtime)).flatten();
+    for protection in PROTECTIONS {
+        let both = protection.and_then(|encryption| credentials(&runtime, &runtime, encryption));
         let address = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
-        let ended = converse(&runtime, &runtime, address, both);
+        let ended = converse(&runtime, &runtime, address, both, USUAL);
         let (progress, clock) = (ended.clone(), runtime.clock.clone());
         let waited = reactors.run(0, move || async move {
             for _ in 0..20_000 {
@@ -154,7 +184,7 @@ fn frames_arrive_whole_and_in_order_over_real_sockets() {
                 clock.sleep(1_000_000).await;
             }
         });
-        assert_eq!((waited.is_ok(), ended.load(Ordering::Relaxed)), (true, 2), "encrypted: {encrypts}");
+        assert_eq!((waited.is_ok(), ended.load(Ordering::Relaxed)), (true, 2), "{protection:?}");
     }
     reactors.stop();
     std::fs::remove_dir_all(directory).expect("the test made it");

@@ -16,7 +16,7 @@ use crate::codec::lock::Freed;
 use crate::codec::reply::Told;
 use crate::codec::session::{Pulse, PulseOk, RECLAIM_ITEMS_MAX, Recall, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
-use crate::lane::{Came, Lane, Reader};
+use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::locks::Locks;
 use crate::share::Share;
 use crate::tls::{Credentials, Tls};
@@ -115,6 +115,8 @@ pub struct Reach {
     pub away_since_ns: Option<u64>,
     /// The reason why the last connection broke or was not made.
     pub error: Option<Error>,
+    /// True if content goes in the clear over the connection that was made last: both ends were told so.
+    pub is_clear: bool,
 }
 
 /// Progress with a start of the server.
@@ -476,9 +478,10 @@ impl Client {
             None => Error::new(Kind::Interrupted, "the mount is ending"),
         });
     }
-    fn arrived(&self) {
+    fn arrived(&self, lane: &Lane) {
         let (mut server, now_ns) = (self.server.lock(), self.runtime.clock.now_ns());
         server.reach.connections += 1;
+        server.reach.is_clear = lane.cipher.as_ref().is_some_and(Cipher::is_clear);
         if let Some(since_ns) = server.reach.away_since_ns.take() {
             server.away_ns += now_ns - since_ns;
         }
@@ -510,7 +513,7 @@ impl Client {
         let ended = match conversed {
             Ok(Some(boot)) => {
                 self.install(core, &lane);
-                self.arrived();
+                self.arrived(&lane);
                 self.hear_caches();
                 let ended = self.take_replies(core, &mut reader, boot).await;
                 let mut wire = self.wires[core].lock();

@@ -487,7 +487,7 @@ impl<S: Service> Server<S> {
     }
     /// Gives a certificate to who asks for one, and ends the connection.
     async fn join(&self, lane: &Lane, body: &[u8], peer: Option<&[u8]>) -> Result<(), Refused> {
-        if lane.cipher.is_none() {
+        if lane.cipher.as_ref().is_none_or(Cipher::is_clear) {
             return Err(protocol("nobody joins over a connection that is not encrypted"));
         }
         let joined = self.service.join(&Join::decode(body).map_err(nonsense)?, peer).await?;

@@ -1,5 +1,6 @@
 //! Certificates, and whose are accepted.
 
+use super::mac::Exporter;
 use super::refused;
 use base::{Error, Kind, Result};
 use runtime::Clock;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// The name of the protocol within TLS; others share the port by names of their own.
 const PROTOCOL: &[u8] = b"sinter-data/1";
+/// The same, with content in the clear (decision 0081).
+pub(super) const PROTOCOL_CLEAR: &[u8] = b"sinter-data-mac/1";
 
 /// A certificate with what is above it, and its key, in DER (PKCS 8).
 pub struct Identity {
@@ -56,11 +59,22 @@ pub enum Strangers {
     Heard,
 }
 
+/// The wish of one end for content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Encryption {
+    /// It is encrypted.
+    #[default]
+    On,
+    /// It goes in the clear, with tags that nobody else can make, if the other end wishes the same; else it is encrypted.
+    Off,
+}
+
 /// All that a machine needs for its ends of connections; cheap to clone.
 #[derive(Clone)]
 pub struct Credentials {
     client: Arc<ClientConfig>,
     server: Option<Arc<ServerConfig>>,
+    encryption: Encryption,
 }
 
 impl Credentials {
@@ -93,7 +107,7 @@ impl Credentials {
         };
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
-        Ok(Credentials { client: Arc::new(config), server: None })
+        Ok(Credentials { client: Arc::new(config), server: None, encryption: Encryption::On })
     }
     /// The credentials of a server, which may be a client of other servers as well. Errors: as `of_client`.
     pub fn of_server(
@@ -128,11 +142,37 @@ impl Credentials {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Credentials { server: Some(Arc::new(config)), ..as_client })
     }
-    pub(super) fn client(&self) -> Arc<ClientConfig> {
-        self.client.clone()
+    /// The same credentials with another wish for content.
+    pub fn with(mut self, encryption: Encryption) -> Credentials {
+        let protocols: &[&[u8]] = match encryption {
+            Encryption::On => &[PROTOCOL],
+            // The handshake authenticates both lists, so nobody in between can take one for the other.
+            Encryption::Off => &[PROTOCOL_CLEAR, PROTOCOL],
+        };
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
+        if let Some(server) = &mut self.server {
+            Arc::make_mut(server).alpn_protocols.clone_from(&protocols);
+        }
+        Arc::make_mut(&mut self.client).alpn_protocols = protocols;
+        Credentials { encryption, ..self }
     }
-    pub(super) fn server(&self) -> Arc<ServerConfig> {
-        self.server.clone().expect("only a server accepts connections")
+    /// The exporter of a connection that may agree on content in the clear.
+    pub(super) fn exporter(&self) -> Option<Arc<Exporter>> {
+        (self.encryption == Encryption::Off).then(|| Arc::new(Exporter::new()))
+    }
+    pub(super) fn client(&self, exporter: Option<Arc<Exporter>>) -> Arc<ClientConfig> {
+        let mut config = self.client.clone();
+        if let Some(exporter) = exporter {
+            Arc::make_mut(&mut config).key_log = exporter;
+        }
+        config
+    }
+    pub(super) fn server(&self, exporter: Option<Arc<Exporter>>) -> Arc<ServerConfig> {
+        let mut config = self.server.clone().expect("only a server accepts connections");
+        if let Some(exporter) = exporter {
+            Arc::make_mut(&mut config).key_log = exporter;
+        }
+        config
     }
 }
 

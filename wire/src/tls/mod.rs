@@ -1,21 +1,25 @@
 //! Encrypted connections: TLS 1.3 and nothing older, both ends with certificates of one authority (decision 0076).
 //!
 //! Promises: ciphertext comes in and goes out through buffers of the caller; nothing waits, nothing is kept but half a handshake.
+//! Where both ends were told `Encryption::Off`, content goes in the clear, and is as hard to forge as ever (decision 0081).
 //! Absent by design: I/O; tickets, resumption and early data, whose replay would be a second delivery; older versions.
 
 mod credentials;
+mod mac;
 #[cfg(test)]
 mod tests;
 
-pub use credentials::{Authority, Credentials, Identity, Pin, Strangers};
+pub use credentials::{Authority, Credentials, Encryption, Identity, Pin, Strangers};
 
 use base::{Error, Kind, Result};
+use mac::{Exporter, Opened, Records, Side};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError};
 use rustls::{CertificateError, CommonState};
 use std::ops::Deref;
+use std::sync::Arc;
 
 /// Most bytes of a record, as the standard bounds them: the least that `receive` must be given to get on in any case is these,
 /// and those of a handshake message.
@@ -34,6 +38,7 @@ const KEYS_BYTES: usize = 64;
 /// One end of a connection.
 pub struct Tls {
     end: End,
+    content: Content,
     /// Handshake records and alerts that are to be sent.
     pending: Vec<u8>,
     /// Plaintext of a record that several slices make up.
@@ -49,6 +54,16 @@ pub struct Tls {
 enum End {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
+}
+
+/// The form of content.
+enum Content {
+    /// Records of TLS.
+    Encrypted,
+    /// The handshake decides; this end would have it in the clear.
+    Open(Arc<Exporter>),
+    /// Records in the clear, with tags.
+    Clear(Box<Records>),
 }
 
 /// Bytes that `send` has gone on by.
@@ -70,16 +85,19 @@ impl Tls {
     pub fn client(credentials: &Credentials, name: &str) -> Result<Tls> {
         let name = ServerName::try_from(name.to_string())
             .map_err(|_| Error::new(Kind::Invalid, "a server's name has letters, digits and dots").with(name))?;
-        let end = UnbufferedClientConnection::new(credentials.client(), name);
-        Ok(Tls::new(End::Client(end.map_err(refused)?)))
+        let exporter = credentials.exporter();
+        let end = UnbufferedClientConnection::new(credentials.client(exporter.clone()), name);
+        Ok(Tls::new(End::Client(end.map_err(refused)?), exporter))
     }
     /// The server's end.
     pub fn server(credentials: &Credentials) -> Result<Tls> {
-        let end = UnbufferedServerConnection::new(credentials.server());
-        Ok(Tls::new(End::Server(end.map_err(refused)?)))
+        let exporter = credentials.exporter();
+        let end = UnbufferedServerConnection::new(credentials.server(exporter.clone()));
+        Ok(Tls::new(End::Server(end.map_err(refused)?), exporter))
     }
-    fn new(end: End) -> Tls {
-        let mut tls = Tls { end, pending: Vec::new(), gathered: Vec::new(), ended: false, failed: None };
+    fn new(end: End, exporter: Option<Arc<Exporter>>) -> Tls {
+        let content = exporter.map_or(Content::Encrypted, Content::Open);
+        let mut tls = Tls { end, content, pending: Vec::new(), gathered: Vec::new(), ended: false, failed: None };
         // A client has the first word.
         let begun = tls.receive(&mut [], |_| ());
         assert!(begun == Ok(0), "nothing has come that could be wrong");
@@ -94,6 +112,10 @@ impl Tls {
     /// True once both ends know each other, and plaintext can be sent.
     pub fn is_established(&self) -> bool {
         !self.common().is_handshaking()
+    }
+    /// True if content goes in the clear: both ends were told so.
+    pub fn is_clear(&self) -> bool {
+        matches!(self.content, Content::Clear(_))
     }
     /// True if `send` has something to send even without plaintext.
     pub fn wants_send(&self) -> bool {
@@ -111,10 +133,19 @@ impl Tls {
     /// many bytes of it are used up; the others must be given again, as they are now, with what comes behind them. Errors:
     /// `Permission`, if one end does not accept the other's certificate; `Corrupt`. The connection is over then, and each call has
     /// the same error; what the peer should hear of it can still be sent.
-    pub fn receive(&mut self, came: &mut [u8], each: impl FnMut(&[u8])) -> Result<usize> {
+    pub fn receive(&mut self, came: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
+        let received = match self.content {
+            Content::Encrypted => self.hear(came, &mut each),
+            Content::Open(_) | Content::Clear(_) => self.hear_both(came, &mut each),
+        };
+        self.failed = received.as_ref().err().cloned();
+        received
+    }
+    /// Takes in records of TLS.
+    fn hear(&mut self, came: &mut [u8], each: impl FnMut(&[u8])) -> Result<usize> {
         let Tls { end, pending, ended, .. } = self;
         let mut taking = Taking { pending, ended, each };
         let (used, result) = match end {
@@ -127,8 +158,66 @@ impl Tls {
                 (status.discard, status.state)
             }),
         };
-        self.failed = result.as_ref().err().cloned();
         result.map(|()| used)
+    }
+    /// Takes in records of both kinds: those in the clear come behind a handshake, and alerts of TLS may come between them.
+    fn hear_both(&mut self, came: &mut [u8], each: &mut impl FnMut(&[u8])) -> Result<usize> {
+        if self.ended && !came.is_empty() {
+            return Err(mac::changed());
+        }
+        let mut used = 0;
+        loop {
+            let own_at = used + mac::starts_at(&came[used..]);
+            let mut strays = Vec::new();
+            if used < own_at || matches!(self.content, Content::Open(_)) {
+                used += self.hear(&mut came[used..own_at], |piece| strays.extend_from_slice(piece))?;
+                self.agree();
+            }
+            let Content::Clear(records) = &mut self.content else {
+                if !strays.is_empty() {
+                    each(&strays);
+                }
+                return match self.content {
+                    // Types that TLS does not know are for the library to refuse.
+                    Content::Encrypted => Ok(used + self.hear(&mut came[used..], each)?),
+                    _ if own_at == came.len() => Ok(used),
+                    _ => Err(mac::changed()),
+                };
+            };
+            // The peer says nothing within TLS but alerts: its content, and its end, have places among the other records, so that none in
+            // front of them can be lost unseen. Neither do those come between the parts of a message of TLS.
+            if !strays.is_empty() || self.ended || (used < own_at && own_at < came.len()) {
+                return Err(mac::changed());
+            }
+            if used < own_at {
+                return Ok(used);
+            }
+            let Opened { used: more, is_end } = records.take(&came[used..], &mut *each)?;
+            used += more;
+            self.ended = is_end;
+            if is_end && used < came.len() {
+                return Err(mac::changed());
+            }
+            if is_end || more == 0 {
+                return Ok(used);
+            }
+        }
+    }
+    /// Settles how content goes, once the handshake has said it.
+    fn agree(&mut self) {
+        let Content::Open(exporter) = &self.content else { return };
+        let common = self.common();
+        if common.is_handshaking() {
+            return;
+        }
+        let side = match self.end {
+            End::Client(_) => Side::Client,
+            End::Server(_) => Side::Server,
+        };
+        self.content = match common.alpn_protocol() == Some(credentials::PROTOCOL_CLEAR) {
+            true => Content::Clear(Box::new(Records::new(common, exporter, side))),
+            false => Content::Encrypted,
+        };
     }
     /// Puts into `out` what is to be sent: what the handshake has to say, then, once there is a connection, as much of the plaintext
     /// as there is room for (`encrypted_bytes`). Errors: `Corrupt`, if the connection can't be used any more.
@@ -141,6 +230,10 @@ impl Tls {
             self.pending.drain(..handed);
             sent.written += handed;
             if !self.is_established() || self.wants_send() || self.failed.is_some() {
+                return Ok(sent);
+            }
+            if let Content::Clear(records) = &mut self.content {
+                records.put(&mut plain, out, &mut sent)?;
                 return Ok(sent);
             }
             let Tls { end, pending, gathered, ended, .. } = self;
@@ -160,6 +253,10 @@ impl Tls {
     }
     /// Has the next `send` say that nothing more comes.
     pub fn end(&mut self) {
+        if let Content::Clear(records) = &mut self.content {
+            self.pending.extend(records.end().into_iter().flatten());
+            return;
+        }
         let mut notice = [0; 2 * KEYS_BYTES];
         let written = match &mut self.end {
             End::Client(end) => match end.process_tls_records(&mut []).state {
@@ -287,6 +384,22 @@ impl<'a> Plain<'a> {
         }
         Some(gathered.as_slice()).filter(|piece| !piece.is_empty())
     }
+    /// Copies the next bytes, as many as there are and have room, and returns their number.
+    fn copy_to(&mut self, out: &mut [u8]) -> usize {
+        let mut copied = 0;
+        while let Some((first, others)) = self.slices.split_first() {
+            let rest = &first[self.at..];
+            let count = rest.len().min(out.len() - copied);
+            out[copied..copied + count].copy_from_slice(&rest[..count]);
+            copied += count;
+            if count < rest.len() {
+                self.at += count;
+                break;
+            }
+            (self.slices, self.at) = (others, 0);
+        }
+        copied
+    }
 }
 
 /// Encrypts, if that is what the connection is ready for; else does what it asks for first, such as a change of keys. Returns
@@ -316,9 +429,13 @@ fn encrypt<Data>(
                 sent.taken += piece.len();
             }
             // Not for want of room, of which there is enough also for new keys.
-            Err(_) => return Err(Error::new(Kind::Corrupt, "the keys of a connection are used up; connect again")),
+            Err(_) => return Err(used_up()),
         }
     }
+}
+
+fn used_up() -> Error {
+    Error::new(Kind::Corrupt, "the keys of a connection are used up; connect again")
 }
 
 /// The product's error for one of the library's.

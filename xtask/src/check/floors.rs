@@ -17,7 +17,7 @@ const ROOMS: [Room; 14] = [
     Room { name: "runtime", below: &["base"], outside: &["io-uring", "libc", "rustix"] },
     Room { name: "store", below: &["base", "runtime"], outside: &[] },
     Room { name: "names", below: &["base"], outside: &[] },
-    Room { name: "wire", below: &["base", "runtime"], outside: &["rustls"] },
+    Room { name: "wire", below: &["base", "runtime"], outside: &["ring", "rustls"] },
     Room { name: "explain", below: &["base", "runtime"], outside: &["serde"] },
     Room { name: "recording", below: &["base"], outside: &["postcard", "serde", "siphasher", "zstd"] },
     Room { name: "index_rocksdb", below: &["store", "base", "runtime"], outside: &["rocksdb"] },
