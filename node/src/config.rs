@@ -2,7 +2,7 @@
 //! has the same bounds in both places, and that any mistake is refused with its file and line before anything is
 //! touched.
 
-use crate::cli::{self, Geometry, Listen, Resources, Surfaces, Up};
+use crate::cli::{self, Geometry, Listen, Resources, Surfaces, Up, WireEncryption};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use runtime::real::Access;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Everything that may stand in a config file, and what it takes: the arguments and options of `sinter up`.
-pub const KEYS: [(&str, &str); 14] = [
+pub const KEYS: [(&str, &str); 15] = [
     ("data", "an absolute path"),
     ("mount", "an absolute path"),
     ("volume", "a name of 1 to 63 bytes"),
@@ -28,6 +28,7 @@ pub const KEYS: [(&str, &str); 14] = [
     ("console", "HOST:PORT, such as \"127.0.0.1:9470\""),
     ("listen", "HOST:PORT or HOST, such as \"0.0.0.0:7400\""),
     ("name", "1 to 64 letters, digits, dots, dashes and underscores"),
+    ("wire-encryption", "\"on\" or \"off\""),
 ];
 
 /// A config file is a page of text: what is longer is something else.
@@ -64,6 +65,8 @@ pub struct Settings {
     pub listen: Option<String>,
     /// Name of the server for them.
     pub name: Option<String>,
+    /// Wish for what goes over the network.
+    pub wire_encryption: Option<WireEncryption>,
 }
 
 /// All that `sinter up` needs to know.
@@ -123,6 +126,7 @@ pub fn plan(up: &Up) -> Result<Plan, Failure> {
         listen: Listen {
             listen: up.listen.listen.clone().or(settings.listen),
             name: up.listen.name.clone().or(settings.name),
+            wire_encryption: up.listen.wire_encryption.or(settings.wire_encryption),
         },
     })
 }
@@ -219,6 +223,7 @@ impl Settings {
             "console" => self.console = Some(console::address::parse(text)?),
             "listen" => self.listen = Some(cli::address(text)?),
             "name" => self.name = Some(cli::client_name(text)?),
+            "wire-encryption" => self.wire_encryption = Some(cli::wire_encryption(text)?),
             _ => return Err("not known".to_string()),
         }
         Ok(())
@@ -258,6 +263,7 @@ impl Settings {
             "console": self.console,
             "listen": self.listen,
             "name": self.name,
+            "wire-encryption": self.wire_encryption.map(WireEncryption::word),
         })
     }
 }
@@ -285,9 +291,10 @@ impl fmt::Display for Settings {
             self.console.map(|address| address.to_string()),
             self.listen.clone(),
             self.name.clone(),
+            self.wire_encryption.map(|wish| wish.word().to_string()),
         ];
         for ((key, _), value) in KEYS.iter().zip(values) {
-            writeln!(f, "{key:<13} {}", value.as_deref().unwrap_or("not set"))?;
+            writeln!(f, "{key:<15} {}", value.as_deref().unwrap_or("not set"))?;
         }
         Ok(())
     }

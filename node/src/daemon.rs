@@ -532,6 +532,8 @@ impl Daemon {
             volume: mounted.volume,
         });
         let (mounts, clients) = (told.collect::<Vec<_>>(), self.attached());
+        let mut of_backend = self.backend.status();
+        of_backend.warnings.extend(self.listener.as_ref().and_then(Listener::warning));
         Status {
             version: crate::VERSION.to_string(),
             pid: std::process::id(),
@@ -541,7 +543,7 @@ impl Daemon {
             mounts,
             listening: self.listener.as_ref().map(|listener| listener.address().to_string()),
             clients,
-            ..self.backend.status()
+            ..of_backend
         }
     }
 }

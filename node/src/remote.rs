@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::client::{Options, Reach};
 use wire::codec::hello::{Caching, HelloOk, Join, Reason, Refused};
-use wire::tls::{Authority, Credentials, Identity as Bearer};
+use wire::tls::{Authority, Credentials, Encryption, Identity as Bearer};
 use wire::{Client, Sharer};
 
 /// The directory with the files of the clusters that this machine has joined.
@@ -111,6 +111,7 @@ pub struct Remote {
     membership: Mutex<Membership>,
     /// The directory with its files.
     memberships: PathBuf,
+    encryption: Encryption,
     addresses: Mutex<Vec<Address>>,
     lookup: Lookup,
     /// The time at which somebody last looked whether the certificate is to be renewed.
@@ -128,13 +129,20 @@ enum Told {
     Over,
 }
 
-/// Opens a session. `soft_s`: seconds for which it waits for a server that is away; None: for ever.
-pub fn open(
-    place: &Place,
-    memberships: &Path,
-    (read_only, soft_s): (bool, Option<u64>),
-    memory_max: u64,
-) -> Result<Remote, Failure> {
+/// The wishes of a mount for its session.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Wishes {
+    /// True if it wants to change nothing.
+    pub read_only: bool,
+    /// Seconds for which it waits for a server that is away; None: for ever.
+    pub soft_s: Option<u64>,
+    /// The form of what goes over the network.
+    pub encryption: Encryption,
+}
+
+/// Opens a session.
+pub fn open(place: &Place, memberships: &Path, wishes: Wishes, memory_max: u64) -> Result<Remote, Failure> {
+    let Wishes { read_only, soft_s, encryption } = wishes;
     let failed = |error: Error| Failure::of(format!("can't mount {place}"), &error);
     let membership = membership(memberships, &place.name).map_err(failed)?;
     let addresses = resolved(&membership).map_err(failed)?;
@@ -153,7 +161,7 @@ pub fn open(
         volume: Name::new(place.volume.as_bytes()).map_err(failed)?,
         who: who(&membership),
         read_only,
-        credentials: Some(credentials(&membership, &runtime).map_err(failed)?),
+        credentials: Some(credentials(&membership, &runtime, encryption).map_err(failed)?),
         soft_ns: soft_s.map(|seconds| seconds * 1_000_000_000),
     };
     let client = Client::start(&runtime, options);
@@ -176,6 +184,7 @@ pub fn open(
         memory_max_bytes: memory_max,
         membership: Mutex::new(membership),
         memberships: memberships.to_path_buf(),
+        encryption,
         addresses: Mutex::new(addresses),
         lookup: Lookup::default(),
         looked: Mutex::default(),
@@ -234,11 +243,11 @@ fn who(membership: &Membership) -> Box<str> {
     named.unwrap_or_else(|| membership.name.as_str().into())
 }
 
-fn credentials(membership: &Membership, runtime: &Runtime) -> Result<(Credentials, Box<str>)> {
+fn credentials(membership: &Membership, runtime: &Runtime, encryption: Encryption) -> Result<(Credentials, Box<str>)> {
     let (certificate, ca) = (&membership.certificate.0, &membership.ca.0);
     let bearer = Bearer { chain: vec![certificate.clone().into()], key: membership.key.0.clone().into() };
     let credentials = Credentials::of_client(Some(&bearer), Authority::Known(ca), runtime.clock.clone())?;
-    Ok((credentials, server_name(membership.cluster).into()))
+    Ok((credentials.with(encryption), server_name(membership.cluster).into()))
 }
 
 /// Waits for the server's welcome. Errors: it can't be reached; the reason why it does not let the client in.
@@ -346,7 +355,7 @@ impl Remote {
             cores: cores as u32,
             buffer_bytes: self.runtime.slabs.bytes(),
             memory_max_bytes: self.memory_max_bytes,
-            warnings: self.trouble().into_iter().collect(),
+            warnings: self.trouble().into_iter().chain(self.readable()).collect(),
             ..Status::default()
         }
     }
@@ -358,6 +367,20 @@ impl Remote {
     fn is_shared(&self) -> Option<bool> {
         let is_there = self.client.end_reason().is_none() && self.client.reach().away_since_ns.is_none();
         is_there.then(|| self.client.share().caches().caching == Caching::Shared)
+    }
+    /// The warning for as long as contents may go unencrypted.
+    pub fn readable(&self) -> Option<String> {
+        let who = &self.welcome.who;
+        match (self.encryption, self.client.reach().is_clear) {
+            (Encryption::On, _) => None,
+            (Encryption::Off, true) => Some(format!(
+                "contents go unencrypted over the network to the server {who}, as both sides were told (wire-encryption is off): who reads \
+                 along there reads files; unmount, and mount without wire-encryption off, to encrypt"
+            )),
+            (Encryption::Off, false) => Some(format!(
+                "wire-encryption is off for this mount, but not for the server {who}: it is encrypted until that is told so too"
+            )),
+        }
     }
     /// The obstacle between it and the server, and its time.
     fn trouble(&self) -> Option<String> {
@@ -389,7 +412,7 @@ impl Remote {
         })
     }
     fn renewed(&self, membership: &mut Membership) -> Result<()> {
-        let present = credentials(membership, &self.runtime)?;
+        let present = credentials(membership, &self.runtime, Encryption::On)?;
         let join = Join { secret: [].into(), name: "".into(), request: make_request(&membership.key)?.into() };
         let mut last = Error::new(Kind::Host, "no server is known");
         let addresses = self.addresses.lock().expect("no panic while held").clone();
@@ -402,7 +425,7 @@ impl Remote {
             match asked {
                 Ok(joined) => {
                     membership.renew(&files(&self.memberships)?, crate::join::chain(joined)?)?;
-                    self.client.renew(credentials(membership, &self.runtime)?.0);
+                    self.client.renew(credentials(membership, &self.runtime, self.encryption)?.0);
                     return Ok(());
                 }
                 Err(error) => last = error,

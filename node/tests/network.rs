@@ -9,9 +9,11 @@ use runtime::real::Directory;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -120,6 +122,82 @@ fn a_soft_mount_gives_errors_while_the_server_is_away() {
     until("it is back", || fs::write(home.mount.join("again"), "x").is_ok());
     assert_eq!(fs::read_to_string(home.mount.join("kept")).expect("it is there"), "before");
     client.terminate();
+    server.terminate();
+    home.check();
+}
+
+/// Words that are looked for among all that goes over the network.
+const MARK: &[u8] = b"whoever reads along can read this line as well";
+
+/// Passes connections on to the server, and notes whether the words were among what they carried.
+fn relay(to: String, seen: Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it listens");
+    let pass_on = move |mut from: TcpStream, mut to: TcpStream| {
+        let seen = seen.clone();
+        std::thread::spawn(move || {
+            let (mut piece, mut before) = ([0; 64 << 10], Vec::new());
+            while let Ok(count @ 1..) = from.read(&mut piece) {
+                before.extend_from_slice(&piece[..count]);
+                seen.fetch_or(before.windows(MARK.len()).any(|window| window == MARK), Ordering::Relaxed);
+                // The words may lie in two pieces.
+                drop(before.drain(..before.len().saturating_sub(MARK.len())));
+                if to.write_all(&piece[..count]).is_err() {
+                    break;
+                }
+            }
+            drop(to.shutdown(Shutdown::Both));
+        });
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(&to) else { continue };
+            pass_on(client.try_clone().expect("a descriptor"), server.try_clone().expect("a descriptor"));
+            pass_on(server, client);
+        }
+    });
+    address
+}
+
+#[test]
+fn contents_can_be_read_on_the_way_only_if_both_sides_were_told_so_and_both_warn_of_it() {
+    let home = Home::new("clear");
+    home.serve(&[]).terminate();
+    let serve = |options: &[&str]| {
+        let mut command = sinter();
+        command.arg("serve").arg(&home.data).args(["--listen", &home.address()]).args(options);
+        Daemon::start(command)
+    };
+    let warns = |of: &str, what: &str| {
+        let warnings = status(of)["warnings"].as_array().expect("a list").clone();
+        warnings.iter().any(|it| it.as_str().is_some_and(|it| it.contains(what)))
+    };
+    let (data, place, told) = (text(&home.data), home.place(), &["--wire-encryption", "off"][..]);
+    let mut server = serve(told);
+    let seen = Arc::new(AtomicBool::new(false));
+    let address = relay(home.address(), seen.clone());
+    let (name, _) = place.split_once('/').expect("a name and a volume");
+    let file = home.membership().join(format!("{name}.toml"));
+    let membership = fs::read_to_string(&file).expect("it has joined");
+    assert!(membership.contains(&home.address()));
+    fs::write(&file, membership.replace(&home.address(), &address.to_string())).expect("writable");
+    for (of_client, of_server) in [(true, true), (false, true), (true, false)] {
+        if !of_server {
+            server.terminate();
+            server = serve(&[]);
+        }
+        seen.store(false, Ordering::Relaxed);
+        let mut command = home.client();
+        command.args(if of_client { told } else { &[] });
+        let client = Daemon::start(command);
+        fs::write(home.mount.join("marked"), MARK.repeat(100)).expect("writable");
+        File::open(home.mount.join("marked")).and_then(|file| file.sync_all()).expect("durable");
+        assert_eq!(seen.load(Ordering::Relaxed), of_client && of_server, "{of_client} {of_server}");
+        assert_eq!(warns(data, "contents go unencrypted over the network to clients"), of_server);
+        assert_eq!(warns(&place, "contents go unencrypted over the network to the server"), of_client && of_server);
+        assert_eq!(warns(&place, "it is encrypted until that is told so too"), of_client && !of_server);
+        client.terminate();
+    }
     server.terminate();
     home.check();
 }

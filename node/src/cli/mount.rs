@@ -1,6 +1,6 @@
 //! The command line of `sinter mount` and `sinter umount`.
 
-use super::{Resources, volume_name};
+use super::{Resources, WireEncryption, volume_name};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -24,6 +24,9 @@ pub struct Mount {
     /// Answer with errors (EIO) once the server is away for so many seconds, 1 to 86400; what was written may be lost then [default: wait]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=SOFT_S_MAX), conflicts_with = "volume")]
     pub soft: Option<u64>,
+    /// Let the contents of NAME/VOLUME go unencrypted if the server has `off` too: for networks that are separated [default: on]
+    #[arg(long, value_name = "WISH", conflicts_with = "volume")]
+    pub wire_encryption: Option<WireEncryption>,
     /// Serve the mount of NAME/VOLUME here, until it is unmounted, SIGINT or SIGTERM [default: a daemon does, in the background]
     #[arg(long, conflicts_with = "volume")]
     pub foreground: bool,

@@ -1,13 +1,43 @@
 //! The command line of a brick that listens, of tokens and of clients.
 
 use super::{Shown, volume_name};
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use control::ClientName;
 use control::directory::TOKEN_LIFE_S_MAX;
 use std::path::PathBuf;
+use wire::tls::Encryption;
 
 /// Most volumes of a token, and most addresses.
 const USES_MAX: i64 = control::state::USES_MAX as i64;
+
+/// The wish of one side for what goes over the network.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WireEncryption {
+    /// Everything is encrypted
+    #[default]
+    On,
+    /// Contents go in the clear, safe from changes, if the other side has `off` too
+    Off,
+}
+
+impl WireEncryption {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            WireEncryption::On => "on",
+            WireEncryption::Off => "off",
+        }
+    }
+}
+
+impl From<WireEncryption> for Encryption {
+    fn from(wish: WireEncryption) -> Encryption {
+        match wish {
+            WireEncryption::On => Encryption::On,
+            WireEncryption::Off => Encryption::Off,
+        }
+    }
+}
 
 /// The address at which a daemon serves clients of other machines.
 #[derive(Args, Debug, Clone, Default)]
@@ -18,6 +48,9 @@ pub struct Listen {
     /// Name by which clients call this server: 1 to 64 letters, digits, dots, dashes and underscores [default: the host's name]
     #[arg(long, value_name = "NAME", value_parser = client_name)]
     pub name: Option<String>,
+    /// Let contents go unencrypted to clients that have `off` too: for networks that are separated [default: on]
+    #[arg(long, value_name = "WISH")]
+    pub wire_encryption: Option<WireEncryption>,
 }
 
 /// `sinter token`.
@@ -123,6 +156,11 @@ pub fn address(text: &str) -> Result<String, String> {
         (Err(_), Some((host, "0"))) if format!("{host}:1").parse::<control::Address>().is_ok() => Ok(whole),
         (Err(error), _) => Err(error.to_string()),
     }
+}
+
+/// Reads a wish for what goes over the network.
+pub fn wire_encryption(text: &str) -> Result<WireEncryption, String> {
+    WireEncryption::from_str(text, false).map_err(|_| "must be on or off".to_string())
 }
 
 /// Reads a name of a server or a client.

@@ -189,6 +189,7 @@ fn open(
     };
     if let Some(listener) = &listener {
         say(&format!("clients of other machines: {}", listener.address()));
+        listener.warning().iter().for_each(|warning| say(warning));
     }
     Running::start((Backend::Brick(brick), listener), data, transport, signals, listening)
 }

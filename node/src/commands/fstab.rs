@@ -10,7 +10,7 @@ use super::mount::{absolute, text_of};
 use super::{mount, start};
 use crate::admin::client::Client;
 use crate::admin::protocol::{Answer, Request};
-use crate::cli;
+use crate::cli::{self, WireEncryption};
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 use crate::remote::{MEMBERSHIPS, Place};
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The permitted options of a volume's mount.
-const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, directory=DIR, soft=SECONDS, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
+const ALLOWED: &str = "volume=NAME, memory-max=BYTES, device=PATH, log=FILE, directory=DIR, soft=SECONDS, wire-encryption=on|off, ro, nosuid, nodev, noexec, noatime, nodiratime, strictatime, lazytime, sync, dirsync, idmap, remount";
 /// The same for its manual page.
 const OPTIONS: &str = "\
 Options after -o, separated by commas:
@@ -42,6 +42,8 @@ Options after -o, separated by commas:
   log=FILE          where a daemon that is started writes [default: the journal, else /var/log/sinter/BRICK.log]
   directory=DIR     of NAME/VOLUME: the files that `sinter client join` wrote [default: /etc/sinter]
   soft=SECONDS      of NAME/VOLUME: errors (EIO) once the server is away for so long, 1 to 86400 [default: wait]
+  wire-encryption=off
+                    of NAME/VOLUME: contents go unencrypted if the server has this too, for networks that are separated [default: on]
   ro nosuid nodev noexec noatime nodiratime
                     as for every file system
   strictatime lazytime
@@ -131,6 +133,8 @@ struct Wanted {
     directory: Option<PathBuf>,
     /// Seconds for which a server that is away is waited for.
     soft: Option<u64>,
+    /// The form of what goes over the network, of a server's volume.
+    encryption: WireEncryption,
     /// True to change the mount there; nothing is mounted.
     remount: bool,
 }
@@ -214,14 +218,15 @@ fn mounted(helper: &Helper) -> Result<(), Failure> {
 
 /// Mounts a volume of a server.
 fn of_server(place: Place, path: PathBuf, wanted: Wanted) -> Result<(), Failure> {
-    let Wanted { settings, log, restrictions, directory, soft, .. } = wanted;
+    let Wanted { settings, log, restrictions, directory, soft, encryption, .. } = wanted;
     if settings.volume.is_some() || settings.device.is_some() {
         let failure =
             Failure::new(Exit::Usage, format!("volume= and device= are for bricks; {place} names its volume"));
         return Err(failure.next("take them out of the options"));
     }
     let directory = directory.unwrap_or_else(|| MEMBERSHIPS.into());
-    mount::Wanted { place, path, restrictions, memory_max: settings.memory_max, soft, directory, log }.mount()
+    let memory_max = settings.memory_max;
+    mount::Wanted { place, path, restrictions, memory_max, soft, encryption, directory, log }.mount()
 }
 
 /// True if the brick's daemon is on its way down, or is gone.
@@ -257,6 +262,9 @@ fn wanted(options: &str, sloppy: bool) -> Result<Wanted, Failure> {
                 Some(seconds) => wanted.soft = Some(seconds),
                 None => return Err(refused("not a number of seconds, 1 to 86400")),
             },
+            Some(("wire-encryption", text)) => {
+                wanted.encryption = cli::wire_encryption(text).map_err(|why| refused(&why))?;
+            }
             Some(("log", path)) if Path::new(path).is_absolute() => wanted.log = Some(path.into()),
             Some(("log" | "directory", _)) => return Err(refused("not an absolute path")),
             Some(("size" | "segment-size" | "groups", _)) => {
@@ -297,7 +305,7 @@ mod tests {
 
     #[test]
     fn options_are_understood() {
-        let line = "rw,nofail,volume=home,memory-max=1G,device=/dev/x,log=/l,ro,nosuid,x-systemd.automount,comment=a b";
+        let line = "rw,nofail,volume=home,memory-max=1G,device=/dev/x,log=/l,wire-encryption=off,ro,nosuid,x-systemd.automount,comment=a b";
         let wanted = wanted(line, false).expect("all are known");
         let settings = Settings {
             volume: Some("home".into()),
@@ -313,6 +321,7 @@ mod tests {
                 restrictions: vec!["ro".into(), "nosuid".into()],
                 directory: None,
                 soft: None,
+                encryption: WireEncryption::Off,
                 remount: false
             }
         );
@@ -328,6 +337,7 @@ mod tests {
             ("memory-max=1", "256M to 1T"),
             ("size=4G", "sinter format"),
             ("log=here", "absolute"),
+            ("wire-encryption=none", "on or off"),
             ("device=sda", "absolute"),
         ];
         for (line, why) in cases {

@@ -6,11 +6,11 @@ use super::{print, print_json, start};
 use crate::admin::client::Client;
 use crate::admin::protocol::Request;
 use crate::backend::Backend;
-use crate::cli::Mount;
+use crate::cli::{Mount, WireEncryption};
 use crate::daemon::{Running, Until, say};
 use crate::failure::{Exit, Failure};
 use crate::host;
-use crate::remote::{self, Place};
+use crate::remote::{self, Place, Wishes};
 use console::{Addresses, Listening};
 use front::fuse::{self, MountOptions, Restriction};
 use runtime::real::Directory;
@@ -58,6 +58,7 @@ fn of_server(options: &Mount) -> Result<Exit, Failure> {
         restrictions,
         memory_max: options.resources.memory_max,
         soft: options.soft,
+        encryption: options.wire_encryption.unwrap_or_default(),
         // The daemon has another working directory.
         directory: absolute(&options.directory)?,
         log: None,
@@ -85,6 +86,8 @@ pub struct Wanted {
     pub memory_max: Option<u64>,
     /// Seconds for which it waits for a server that is away; None: for ever.
     pub soft: Option<u64>,
+    /// The form of what goes over the network.
+    pub encryption: WireEncryption,
     /// The directory with the files of memberships.
     pub directory: PathBuf,
     /// The file for its daemon's messages.
@@ -137,6 +140,9 @@ impl Wanted {
         if let Some(seconds) = self.soft {
             arguments.extend(["--soft".into(), seconds.to_string().into()]);
         }
+        if self.encryption != WireEncryption::default() {
+            arguments.extend(["--wire-encryption".into(), self.encryption.word().into()]);
+        }
         arguments.extend(["--directory".into(), self.directory.clone().into()]);
         arguments.extend([self.place.to_string().into(), self.path.clone().into()]);
         start::daemon(&arguments, &self.place.to_string(), self.log.as_deref())
@@ -152,7 +158,10 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
     fuse::check(&path).map_err(|error| Failure::of(format!("can't mount at {}", path.display()), &error))?;
     let memory_max = memory_max(&options.resources);
     host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
-    let remote = remote::open(place, &wanted.directory, (options.read_only, options.soft), memory_max)?;
+    let encryption = wanted.encryption.into();
+    let wishes = Wishes { read_only: options.read_only, soft_s: options.soft, encryption };
+    let remote = remote::open(place, &wanted.directory, wishes, memory_max)?;
+    remote.readable().iter().for_each(|warning| say(warning));
     let state = remote.directory().clone();
     let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
     let running =

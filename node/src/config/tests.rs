@@ -22,6 +22,7 @@ metrics = \"127.0.0.1:9470\"
 console = \"localhost:9471\"
 listen = \"10.0.0.5\"
 name = \"store\"
+wire-encryption = \"off\"
 ";
 
 fn up(line: &str) -> Up {
@@ -48,9 +49,12 @@ fn a_full_file_is_understood_and_the_command_line_wins() {
     let surfaces = plan.surfaces;
     assert_eq!((surfaces.metrics, surfaces.console), (address("127.0.0.1:9470"), address("127.0.0.1:9471")));
     assert_eq!((plan.listen.listen.as_deref(), plan.listen.name.as_deref()), (Some("10.0.0.5:7400"), Some("store")));
+    assert_eq!(plan.listen.wire_encryption, Some(cli::WireEncryption::Off));
     let line =
         format!("sinter up /d /m --console [::1]:1 --config {shown} --volume v --size 4G --segment-size 2M --groups 9");
-    let plan = super::plan(&up(&format!("{line} --device /dev/x --memory-max 2G"))).expect("complete");
+    let more = "--device /dev/x --memory-max 2G --wire-encryption on";
+    let plan = super::plan(&up(&format!("{line} {more}"))).expect("complete");
+    assert_eq!(plan.listen.wire_encryption, Some(cli::WireEncryption::On));
     assert_eq!((plan.data, plan.mount, plan.volume), ("/d".into(), "/m".into(), "v".to_string()));
     let geometry = plan.geometry;
     assert_eq!((geometry.size, geometry.segment_size, geometry.groups), (Some(4 << 30), Some(2 << 20), Some(9)));
@@ -110,6 +114,7 @@ fn bad_files_are_refused_with_their_line_and_what_is_allowed() {
         ("data = 5\n", 1, "can't be a number", "an absolute path"),
         ("metrics = 9470\n", 1, "can't be a number", "HOST:PORT"),
         ("console = \"0.0.0.0:9470\"\n", 1, "can be reached from other machines", "127.0.0.1:9470"),
+        ("wire-encryption = \"none\"\n", 1, "must be on or off", "\"on\" or \"off\""),
         ("listen = \"a b\"\n", 1, "an address is HOST:PORT", "HOST:PORT or HOST"),
         ("name = \"-a\"\n", 1, "begins with a letter", "1 to 64 letters"),
         ("volume = \"a/b\"\n", 1, "letters, digits", "1 to 63 bytes"),

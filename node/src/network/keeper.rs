@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use wire::codec::TEXT_BYTES_MAX;
 use wire::codec::hello::{Join, Joined, Reason, Refused};
 use wire::server::Server;
-use wire::tls::{Credentials, Identity as Bearing, Strangers};
+use wire::tls::{Credentials, Encryption, Identity as Bearing, Strangers};
 
 /// The keeper; see the module.
 pub struct Keeper {
@@ -17,6 +17,7 @@ pub struct Keeper {
     runtime: Runtime,
     groups: Arc<Groups>,
     server: OnceLock<Weak<Server<Served>>>,
+    encryption: Encryption,
 }
 
 /// The sessions of clients of other machines whose holder `is_meant` picks.
@@ -32,10 +33,15 @@ pub fn now_s(runtime: &Runtime) -> u64 {
 
 impl Keeper {
     /// The keeper of an identity, whose certificate is renewed if it is time. Errors: those of renewing.
-    pub fn new(mut network: Network<Held>, runtime: &Runtime, groups: &Arc<Groups>) -> Result<Keeper> {
+    pub fn new(
+        mut network: Network<Held>,
+        runtime: &Runtime,
+        groups: &Arc<Groups>,
+        encryption: Encryption,
+    ) -> Result<Keeper> {
         network.renew_server(now_s(runtime))?;
         let (runtime, groups) = (runtime.clone(), groups.clone());
-        Ok(Keeper { network: Mutex::new(network), runtime, groups, server: OnceLock::new() })
+        Ok(Keeper { network: Mutex::new(network), runtime, groups, server: OnceLock::new(), encryption })
     }
     /// Knows the server, to hang up when rights change.
     pub fn serve(&self, server: &Arc<Server<Served>>) {
@@ -50,7 +56,8 @@ impl Keeper {
             let chain = vec![pair.certificate.0.clone().into(), ca.clone().into()];
             (Bearing { chain, key: pair.key.0.clone().into() }, ca.clone())
         });
-        Credentials::of_server(&bearing, &ca, Strangers::Heard, self.runtime.clock.clone())
+        let credentials = Credentials::of_server(&bearing, &ca, Strangers::Heard, self.runtime.clock.clone())?;
+        Ok(credentials.with(self.encryption))
     }
     /// Other credentials, if the certificate was due for renewal.
     pub fn renew(&self) -> Result<Option<Credentials>> {

@@ -27,6 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::server::Server;
+use wire::tls::Encryption;
 
 /// Interval at which the server's certificate is looked at.
 const RENEWAL_LOOK: Duration = Duration::from_secs(3600);
@@ -39,6 +40,7 @@ pub struct Listener {
     keeper: Arc<Keeper>,
     server: Arc<Server<Served>>,
     looked: Mutex<Instant>,
+    encryption: Encryption,
 }
 
 impl Listener {
@@ -55,7 +57,8 @@ impl Listener {
         let (identity, cluster) = (control::Uuid(groups.store().uuid.0), control::Uuid(secret()?));
         let network = identity::open(data, identity, cluster, now_s(runtime)).map_err(failed)?;
         let cluster = network.cluster();
-        let keeper = Arc::new(Keeper::new(network, runtime, groups).map_err(failed)?);
+        let encryption = Encryption::from(listen.wire_encryption.unwrap_or_default());
+        let keeper = Arc::new(Keeper::new(network, runtime, groups, encryption).map_err(failed)?);
         let credentials = keeper.credentials().map_err(failed)?;
         let found = runtime.net.resolve(wanted).map_err(failed)?;
         let listener = runtime.net.listen(found.first().expect("a name has an address")).map_err(failed)?;
@@ -67,12 +70,19 @@ impl Listener {
         let server = served.start(runtime, listener, Some(credentials), &known);
         keeper.serve(&server);
         let looked = Mutex::new(Instant::now());
-        Ok(Some(Listener { name, address, groups: groups.clone(), keeper, server, looked }))
+        Ok(Some(Listener { name, address, groups: groups.clone(), keeper, server, looked, encryption }))
     }
 
     /// The address where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The warning for as long as contents may go unencrypted.
+    pub fn warning(&self) -> Option<String> {
+        let what = "contents go unencrypted over the network to clients that were told so too (wire-encryption is off): who reads along \
+                    there reads files; start this daemon without --wire-encryption off, and without it in its config file, to encrypt";
+        (self.encryption == Encryption::Off).then(|| what.to_string())
     }
 
     /// Renews the server's certificate if it is time. What went wrong, for an operator; it is tried again an hour later.
