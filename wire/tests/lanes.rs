@@ -1,6 +1,6 @@
-//! Lanes between two hosts, plain and encrypted: frames arrive in order, whole and unchanged.
+//! Lanes between two hosts, plain, encrypted and with tags: frames arrive in order, whole and unchanged, and secrets are encrypted.
 
-use base::RequestId;
+use base::{Ino, Op, RequestId, SessionId};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose as Purpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
@@ -9,13 +9,17 @@ use runtime::random::SplitMix;
 use runtime::real::{self, Directory};
 use runtime::sim::{Fleet, LinkPlan, Setup};
 use runtime::tasks::Local;
-use runtime::{Runtime, Slice};
+use runtime::{Buf, Runtime, Slice};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use wire::codec::Body;
+use wire::codec::hello::{Hello, HelloOk, Join, Joined, Refused};
+use wire::codec::session::{Changed, Held};
 use wire::lane::{Lane, Reader};
+use wire::server::{Admission, Server, Service};
 use wire::tls::{Authority, Credentials, Encryption, Identity, Strangers, Tls};
-use wire::{FrameKind, Header, frame};
+use wire::{Answer, Context, FrameKind, Header, frame};
 
 /// Frames in each direction.
 const FRAMES: u64 = 60;
@@ -188,4 +192,66 @@ fn frames_arrive_whole_and_in_order_over_real_sockets() {
     }
     reactors.stop();
     std::fs::remove_dir_all(directory).expect("the test made it");
+}
+
+/// Lets whoever asks join, and does nothing else.
+struct Joins;
+
+impl Service for Joins {
+    type Volume = ();
+    type Client = ();
+
+    async fn recognise(&self, _: Option<&[u8]>, _: &Hello) -> Result<(), Refused> {
+        unreachable!("nobody says hello here")
+    }
+    async fn join(&self, _: &Join, _: Option<&[u8]>) -> Result<Joined, Refused> {
+        Ok(Joined { chain: vec![[7; 30].into()] })
+    }
+    async fn admit(&self, _: SessionId, _: &Hello, (): ()) -> Result<Admission<()>, Refused> {
+        unreachable!("nobody says hello here")
+    }
+    async fn is_current(&self, _: &HelloOk) -> bool {
+        true
+    }
+    async fn call(&self, (): &(), _: &Context, _: Op, _: Option<Buf>) -> base::Result<Answer> {
+        unreachable!("nobody says hello here")
+    }
+    async fn reclaim(&self, _: SessionId, _: (&[Held], &[Changed]), _: bool, _: bool) -> base::Result<Vec<Ino>> {
+        unreachable!("nobody says hello here")
+    }
+    fn answered(&self, _: SessionId, _: u64) {}
+    async fn end(&self, _: SessionId) -> base::Result<()> {
+        Ok(())
+    }
+}
+
+/// A secret that somebody joins with is never in the clear: a client encrypts it whatever it was told, and a server that gets it otherwise
+/// refuses it.
+#[test]
+fn who_joins_is_encrypted_whatever_both_sides_were_told() {
+    let mut fleet = Fleet::with_patience(3, 3_600_000_000_000);
+    let hosts = fleet.hosts().clone();
+    (0..2).for_each(|number| drop(hosts.boot(number, Setup::new(3))));
+    let (server, client) = (hosts.runtime(0), hosts.runtime(1));
+    let (of_server, of_client) = credentials(&server, &client, Encryption::Off).expect("certificates");
+    let address = hosts.links().address(0, 7400);
+    let listener = server.net.listen(&address).expect("nobody listens there");
+    let started = Server::start(&server, listener, Some(of_server), Arc::new(Joins), &[]);
+    fleet.block_on(async {
+        let join = Join { secret: [1; 16].into(), name: "c1".into(), request: [2; 30].into() };
+        let joined = wire::client::join(&client, &address, &(of_client.clone(), NAME.into()), &join).await;
+        assert_eq!(joined.map(|joined| joined.chain), Ok(vec![Box::from([7; 30])]));
+        // A client that does not care.
+        let connection = client.net.connect(&address).await.expect("it is let in");
+        let lane = Lane::start(&client, connection, Some(Tls::client(&of_client, NAME).expect("it begins")));
+        let mut reader = Reader::new(&client, &lane);
+        lane.outbox.push(None, |out| join.frame(out, Header::new(FrameKind::Join)));
+        let came = reader.next().await.expect("a frame").expect("the stream goes on");
+        assert!(lane.cipher.as_ref().is_some_and(wire::lane::Cipher::is_clear));
+        assert_eq!(came.header.kind, FrameKind::Refused);
+        let refused = Refused::decode(reader.body()).expect("it is whole");
+        assert!(refused.text.contains("not encrypted"), "{}", refused.text);
+        lane.close(&client);
+        started.stop().await;
+    });
 }

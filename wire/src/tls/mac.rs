@@ -241,3 +241,40 @@ pub fn changed() -> Error {
         "what came over a connection is not what its other end has sent; look at what is in between",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_used_up_makes_no_more_tags() {
+        let mut key = Key::new(&AES_128_GCM, &[7; 16 + NONCE_LEN]);
+        key.records = RECORDS_MAX - 1;
+        let mut scratch = Vec::new();
+        assert!(key.tag([0; HEADER_BYTES], b"the last one", &mut scratch).is_ok());
+        for _ in 0..2 {
+            let error = key.tag([0; HEADER_BYTES], b"one more", &mut scratch).map(|_| ()).expect_err("it is used up");
+            assert!(error.kind == Kind::Corrupt && error.to_string().contains("used up"), "{error}");
+        }
+    }
+
+    #[test]
+    fn records_of_tls_are_told_from_own_ones_by_their_lengths() {
+        // Within a record any byte may stand.
+        let of_tls = [0x17, 3, 3, 0, 3, DATA, END, DATA];
+        let own = [DATA, 3, 3, 0, 17];
+        for (came, at) in [
+            (&[][..], 0),
+            (&own[..], 0),
+            (&own[..1], 0),
+            (&of_tls, 8),
+            (&of_tls[..7], 7),
+            (&of_tls[..3], 3),
+            (&[&of_tls[..], &own].concat(), 8),
+            (&[&of_tls[..], &of_tls, &own[..1]].concat(), 16),
+            (&[&of_tls[..], &of_tls[..6]].concat(), 14),
+        ] {
+            assert_eq!(starts_at(came), at, "{came:?}");
+        }
+    }
+}

@@ -614,12 +614,30 @@ fn records_in_the_clear_before_the_end_of_a_handshake_are_refused() {
     let mut server = End::new(Tls::server(&cluster.a_server()));
     server.take(&hello).expect("it was sent so");
     is_refused(&mut server, &record, &[]);
-    // Nor do they come within a message of TLS, where they would be kept for its rest.
-    let (_, mut server) = clear_ends()();
-    is_refused(&mut server, &[&[0x16, 3, 3, 0, 9][..], b"123456789", &record].concat(), &[]);
+    // Nor do they come within a message of TLS, here the first four bytes of a hello, where they would be kept for its rest.
+    let mut server = End::new(Tls::server(&cluster.a_server()));
+    is_refused(&mut server, &[&[0x16, 3, 1, 0, 4, 1, 0, 2, 0][..], &record].concat(), &[]);
     // One end that was not told takes none at all.
     let (_, mut server) = established(Encryption::On);
     is_refused(&mut server, &record, &record);
+}
+
+#[test]
+fn content_within_tls_is_refused_once_it_goes_in_the_clear() {
+    let ends = clear_ends();
+    // No end of ours sends it so, unless its memory says something else than what was agreed.
+    let (mut client, mut server) = ends();
+    client.tls.content = super::Content::Encrypted;
+    is_refused(&mut server, &client.encrypted(&[MARK]), &[]);
+    let (mut client, mut server) = ends();
+    client.tls.content = super::Content::Encrypted;
+    client.tls.end();
+    is_refused(&mut server, &client.told(), &[]);
+    let (mut client, mut server) = ends();
+    let first = client.encrypted(&[b"one"]);
+    client.tls.content = super::Content::Encrypted;
+    server.take(&first).expect("it was sent so");
+    is_refused(&mut server, &client.encrypted(&[MARK]), &[]);
 }
 
 /// A receiver has heard the beginning of what was sent and nothing else, whatever is done to the stream on its way.

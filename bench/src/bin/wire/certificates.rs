@@ -4,7 +4,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose as Purpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use runtime::Runtime;
-use wire::tls::{Authority, Credentials, Identity, Strangers};
+use wire::tls::{Authority, Credentials, Encryption, Identity, Strangers};
 
 /// The server's name.
 pub const NAME: &str = "server.sinter";
@@ -17,11 +17,13 @@ pub struct Both {
     pub server: Identity,
     /// The client's.
     pub client: Identity,
+    /// The wish of both.
+    pub encryption: Encryption,
 }
 
 impl Both {
     /// New ones.
-    pub fn made() -> Both {
+    pub fn made(encryption: Encryption) -> Both {
         let key = || KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -37,14 +39,14 @@ impl Both {
             Identity { chain: vec![signed.into(), authority.clone().into()], key: key.serialize_der().into() }
         };
         let (server, client) = (identity(NAME, Purpose::ServerAuth), identity("client", Purpose::ClientAuth));
-        Both { authority, server, client }
+        Both { authority, server, client, encryption }
     }
     /// The credentials of a server and of a client.
     pub fn credentials(&self, runtime: &Runtime) -> (Credentials, Credentials) {
-        let Both { authority, server, client } = self;
+        let Both { authority, server, client, encryption } = self;
         let clock = &runtime.clock;
         let server = Credentials::of_server(server, authority, Strangers::Refused, clock.clone());
         let client = Credentials::of_client(Some(client), Authority::Known(authority), clock.clone());
-        (server.expect("good certificates"), client.expect("good certificates"))
+        (server.expect("good certificates").with(*encryption), client.expect("good certificates").with(*encryption))
     }
 }

@@ -260,7 +260,7 @@ async fn stream(mut client: Client, payload: Bytes, depth: Arc<AtomicUsize>, ans
 
 /// Calls of one write each, and one call of all writes.
 pub fn ways(world: &Runtime, both: Option<&Both>) -> [Way; 2] {
-    let [unary, streamed] = ["tonic unary", "tonic stream"].map(|name| Way::new(name, both.is_some()));
+    let [unary, streamed] = ["tonic unary", "tonic stream"].map(|name| Way::new(name, both));
     let start = || {
         let (of_server, of_client) = both.map(tls).unzip();
         (serve(world, of_server), of_client)

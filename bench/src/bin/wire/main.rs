@@ -9,7 +9,7 @@
 //!
 //!     cargo run --release -p bench [--features grpc,ablations] --bin wire [-- ROUNDS]
 //!
-//! Each plain and under TLS 1.3, at depths 1, 8 and 32. Both ends live in this process, so that its CPU time is that of both, and on different
+//! Each plain and under TLS 1.3, and those of our own also with tags only (`--wire-encryption off`), at depths 1, 8 and 32. Both ends live in this process, so that its CPU time is that of both, and on different
 //! CPUs, as those of two machines do: where they share one, nobody has to be woken on another one, and a message costs a quarter. Samples of
 //! all ways are interleaved; what is printed is the median.
 
@@ -28,6 +28,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use wire::tls::Encryption;
 
 /// Bytes of a message's payload.
 const PAYLOAD_BYTES: usize = 4096;
@@ -45,7 +46,8 @@ const ROUNDS: usize = 5;
 /// A way to carry messages, which are counted.
 struct Way {
     name: &'static str,
-    encrypts: bool,
+    /// Protection of the messages: `no`, `yes` for TLS, `tags`.
+    tls: &'static str,
     /// Older designs that are on while it is measured.
     on: &'static [Ablation],
     /// Messages that may be under way: the samples set it.
@@ -54,23 +56,30 @@ struct Way {
 }
 
 impl Way {
-    fn new(name: &'static str, encrypts: bool) -> Way {
-        Way { name, encrypts, on: &[], depth: Arc::default(), answered: Arc::default() }
+    fn new(name: &'static str, both: Option<&Both>) -> Way {
+        let tls = match both.map(|both| both.encryption) {
+            None => "no",
+            Some(Encryption::On) => "yes",
+            Some(Encryption::Off) => "tags",
+        };
+        Way { name, tls, on: &[], depth: Arc::default(), answered: Arc::default() }
     }
 }
 
-/// All ways, plain and under TLS.
+/// All ways, plain, under TLS and with tags.
 fn ways(runtime: &Runtime) -> Vec<Way> {
-    let both = Both::made();
+    let (encrypted, tagged) = (Both::made(Encryption::On), Both::made(Encryption::Off));
     let mut ways = Vec::new();
-    for both in [None, Some(&both)] {
+    for both in [None, Some(&encrypted), Some(&tagged)] {
         ways.push(own::frames(runtime, both));
         ways.push(own::requests(runtime, "requests", &[1], both));
         ways.push(own::requests(runtime, "requests of two cores", &[0, 1], both));
         #[cfg(feature = "ablations")]
         ways.extend(older(runtime, both));
         #[cfg(feature = "grpc")]
-        ways.extend(grpc::ways(runtime, both));
+        if both.is_none_or(|both| both.encryption == Encryption::On) {
+            ways.extend(grpc::ways(runtime, both));
+        }
     }
     ways
 }
@@ -142,8 +151,8 @@ fn main() {
         let (way, depth) = (&ways[at / DEPTHS.len()], DEPTHS[at % DEPTHS.len()]);
         let rates: Vec<_> = samples.iter().map(|sample| sample.0).collect();
         let costs: Vec<_> = samples.iter().map(|sample| sample.1).collect();
-        let tls = if way.encrypts { "yes" } else { "no" };
-        println!("{:<24} {tls:<4} {depth:>5} {:>12.0} {:>16.2}", way.name, median(&rates), median(&costs));
+        let Way { name, tls, .. } = way;
+        println!("{name:<24} {tls:<4} {depth:>5} {:>12.0} {:>16.2}", median(&rates), median(&costs));
     }
     drop(awake);
     reactors.stop();

@@ -92,7 +92,7 @@ async fn payload(runtime: &Runtime) -> Slice {
 
 /// Frames between core 0 and core 1.
 pub fn frames(runtime: &Runtime, both: Option<&Both>) -> Way {
-    let way = Way::new("frames", both.is_some());
+    let way = Way::new("frames", both);
     let (of_server, of_client) = both.map(|both| both.credentials(runtime)).unzip();
     let listener = runtime.net.listen(&any_port()).expect("a free port");
     let address = runtime.net.address(listener).expect("it listens");
@@ -132,7 +132,7 @@ pub fn frames(runtime: &Runtime, both: Option<&Both>) -> Way {
 
 /// Requests of a session from these cores in turn, over a connection of each, which the other core serves.
 pub fn requests(runtime: &Runtime, name: &'static str, cores: &[usize], both: Option<&Both>) -> Way {
-    let way = Way::new(name, both.is_some());
+    let way = Way::new(name, both);
     let (of_server, of_client) = both.map(|both| both.credentials(runtime)).unzip();
     let listener = runtime.net.listen(&any_port()).expect("a free port");
     let address = runtime.net.address(listener).expect("it listens");
