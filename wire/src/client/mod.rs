@@ -16,6 +16,7 @@ use crate::codec::lock::Freed;
 use crate::codec::reply::Told;
 use crate::codec::session::{Pulse, PulseOk, RECLAIM_ITEMS_MAX, Recall, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
+use crate::credit::bytes_of;
 use crate::lane::{Came, Lane, Reader};
 use crate::locks::Locks;
 use crate::share::Share;
@@ -258,11 +259,11 @@ impl Client {
             _ => None,
         };
         let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(&op, payload));
-        let (number, done) = self.open(may_give_up).await?;
+        let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
+        let (number, done) = self.open(bytes_of(&op, payload_bytes), may_give_up).await?;
         let changed = self.changes.lock().number();
         let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
         let mut bytes = Vec::with_capacity(256);
-        let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
         op::frame(&mut bytes, Header::of(&own), (&own, &op), &sums, payload_bytes);
         let (payload, state) = (Lock::new("payload", payload), Lock::new("pending", State::default()));
         let (asked, came) = (context.request.0, Event::new());
@@ -333,8 +334,9 @@ impl Client {
     }
     /// Notes an outcome; the answer.
     fn note(&self, Left { number, changed, context, op }: &Left, outcome: Outcome) -> Result<Answer> {
-        self.window.lock().answered(*number);
-        self.answered.notify();
+        if self.window.lock().answered(*number) {
+            self.answered.notify();
+        }
         let (told, data, start) = outcome?;
         let answer = told.answer(data.map(whole))?;
         self.note_lock(op, &answer.reply);
@@ -433,7 +435,7 @@ impl Client {
         }
     }
     /// The number of the next request, and that below which all are answered.
-    async fn open(&self, may_give_up: bool) -> Result<(u64, u64)> {
+    async fn open(&self, bytes: usize, may_give_up: bool) -> Result<(u64, u64)> {
         loop {
             let ticket = self.answered.ticket();
             if may_give_up {
@@ -441,7 +443,7 @@ impl Client {
             }
             {
                 let mut window = self.window.lock();
-                if let Some(number) = window.open() {
+                if let Some(number) = window.open(bytes) {
                     return Ok((number, window.done()));
                 }
             }

@@ -13,6 +13,7 @@ use crate::codec::lock::Freed;
 use crate::codec::reply::{Stages, Told};
 use crate::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{op, reply};
+use crate::credit::{Credit, bytes_of};
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
@@ -534,11 +535,14 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
     lane.outbox.push(None, |out| welcome.frame(out, header));
     let numbers = (welcome.volume.map(|volume| volume.id), welcome.boot);
-    let talk = Talk { server: server.clone(), lane: lane.clone(), session: session.clone(), flow, volume, numbers };
+    let credit = Arc::default();
+    let talk =
+        Talk { server: server.clone(), lane: lane.clone(), session: session.clone(), credit, flow, volume, numbers };
     let mut has_begun_to_tell = false;
     loop {
         // A client that reads no replies gets no further requests in.
         lane.outbox.room().await;
+        talk.credit.room().await;
         let came = match reader.next().await {
             Ok(Some(came)) => came,
             Ok(None) => return Ok(()),
@@ -570,6 +574,8 @@ struct Talk<S: Service> {
     server: Arc<Server<S>>,
     lane: Arc<Lane>,
     session: Arc<Session>,
+    /// The requests of the connection that are under way.
+    credit: Arc<Credit>,
     flow: Option<Arc<Flow>>,
     volume: S::Volume,
     /// The number of the volume, and that of the server's start.
@@ -579,7 +585,8 @@ struct Talk<S: Service> {
 impl<S: Service> Clone for Talk<S> {
     fn clone(&self) -> Talk<S> {
         let (server, lane, session) = (self.server.clone(), self.lane.clone(), self.session.clone());
-        Talk { server, lane, session, flow: self.flow.clone(), volume: self.volume.clone(), numbers: self.numbers }
+        let (credit, flow, volume) = (self.credit.clone(), self.flow.clone(), self.volume.clone());
+        Talk { server, lane, session, credit, flow, volume, numbers: self.numbers }
     }
 }
 
@@ -647,7 +654,15 @@ impl<S: Service> Talk<S> {
         // Rights go by the session, not by what a request says.
         let context = Context { volume: self.numbers.0.unwrap_or(asked.context.volume), ..asked.context };
         let (talk, op) = (self.clone(), asked.op);
-        let perform = move || -> Local { Box::pin(async move { talk.perform(header, context, op, payload).await }) };
+        let bytes = bytes_of(&op, payload.as_ref().map_or(0, |payload| payload.len()));
+        self.credit.take(bytes);
+        let perform = move || -> Local {
+            Box::pin(async move {
+                let credit = talk.credit.clone();
+                talk.perform(header, context, op, payload).await;
+                credit.give(bytes);
+            })
+        };
         match &self.flow {
             Some(flow) => runtime.tasks.spawn_in(runtime.tasks.core(), flow, Box::new(perform)),
             None => runtime.tasks.spawn(runtime.tasks.core(), Box::new(perform)),
