@@ -124,6 +124,8 @@ struct Server {
     reach: Reach,
     /// Nanoseconds without a connection, in times that are over.
     away_ns: u64,
+    /// Alarms of the server's cores, and the nanoseconds by which they were late.
+    late: (u64, u64),
     welcome: Option<HelloOk>,
     /// The start to which this client has told what it has open.
     told_boot: Option<u64>,
@@ -645,7 +647,8 @@ impl Client {
                     }
                 }
                 FrameKind::PulseOk => {
-                    let PulseOk { sequence, boot, lease_ms, caches } = PulseOk::decode(reader.body())?;
+                    let PulseOk { sequence, boot, lease_ms, caches, alarms, late_ns } = PulseOk::decode(reader.body())?;
+                    self.server.lock().late = (alarms, late_ns);
                     self.share.lease.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
                     self.hear_caches();
                 }

@@ -4,6 +4,7 @@
 //! keeps, rule R1); a peer that speaks nonsense, says nothing, or never reads its replies costs bounded memory and nobody else's
 //! time. Absent by design: what an operation does, and who has which rights (`Service` says both).
 
+mod lateness;
 mod sessions;
 mod strangers;
 
@@ -19,6 +20,7 @@ use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{Error, FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
+use lateness::Lateness;
 use runtime::ledger::Rows;
 use runtime::net::{ConnectionId, ListenerId};
 use runtime::seeded::{Bug, active};
@@ -151,6 +153,7 @@ pub struct Server<S> {
     strangers: Strangers,
     /// The rows of the ledger, if it distinguishes operations.
     rows: Option<Rows>,
+    lateness: Lateness,
     is_stopping: AtomicBool,
     stopped: Event,
     /// Number of tasks that use the service beside requests, and when one of them has ended.
@@ -194,6 +197,7 @@ impl<S: Service> Server<S> {
             sessions: Sessions::known(known, runtime.clock.now_ns()),
             strangers: Strangers::default(),
             rows: Rows::known(&runtime.ledger),
+            lateness: Lateness::new(runtime.tasks.cores()),
             is_stopping: AtomicBool::new(false),
             stopped: Event::new(),
             busy: AtomicUsize::new(0),
@@ -203,6 +207,8 @@ impl<S: Service> Server<S> {
         for core in 0..runtime.tasks.cores() {
             let there = server.clone();
             runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(accept(there)) }));
+            let there = server.clone();
+            runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(lateness::watch(there, core)) }));
         }
         let there = Busy::new(&server);
         runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(look(there)) }));
@@ -598,7 +604,8 @@ impl<S: Service> Talk<S> {
         let pulse = Pulse::decode(body).map_err(nonsense)?;
         self.server.service.answered(self.session.id, pulse.done);
         let (sequence, boot, lease_ms) = (pulse.sequence, self.numbers.1, (LEASE_NS / 1_000_000) as u32);
-        let answer = PulseOk { sequence, boot, lease_ms, caches: self.session.caches() };
+        let (alarms, late_ns) = self.server.lateness.sums();
+        let answer = PulseOk { sequence, boot, lease_ms, caches: self.session.caches(), alarms, late_ns };
         self.lane.outbox.push(None, |out| answer.frame(out, *header));
         Ok(())
     }
@@ -647,6 +654,7 @@ impl<S: Service> Talk<S> {
             return Ok(());
         }
         let runtime = &self.server.runtime;
+        self.server.lateness.asked(runtime.tasks.core());
         let span = Span::start(runtime.stamp());
         let bytes: &[u8] = payload.as_deref().unwrap_or(&[]);
         let asked = op::decode(&header, body, bytes, span).map_err(nonsense)?;
