@@ -56,6 +56,11 @@ pub const HEADER_BLOCKS_MAX: usize = 17;
 /// Largest number of requests that a session may have open at once: a client gives out number `n` only when it has the answers of
 /// all up to `n - 1024`. So the results of those need not be kept (rule P9). FUSE has no more requests under way on a connection.
 pub const SESSION_OPEN_MAX: u64 = 1024;
+/// Bytes of data of a session's open requests at which a client asks nothing more until some have ended: 16 of the largest, more than a
+/// fast network has on its way. A client that keeps to it is never kept waiting with its other messages.
+pub const SESSION_BYTES_MAX: usize = 16 << 20;
+/// Bytes of data under way of a connection at which a server reads no more of it: one request more than a client may ask for.
+pub const CONNECTION_BYTES_MAX: usize = SESSION_BYTES_MAX + IO_BYTES_MAX;
 /// Most locks of files and places in queues for them that a session may have: far more than programs have. All of one file are looked at
 /// for each, within tens of microseconds.
 pub const SESSION_LOCKS_MAX: usize = 1 << 13;

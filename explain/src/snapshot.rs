@@ -377,6 +377,10 @@ pub struct Network {
     pub retransmits: u64,
     /// Nanoseconds without any connection.
     pub away_ns: u64,
+    /// Alarms of the server's cores since its start: each is as late as a request that comes at that moment.
+    pub alarms: u64,
+    /// The sum of the nanoseconds by which they were late.
+    pub late_ns: u64,
     /// Requests by class.
     pub trips: Vec<Trips>,
 }

@@ -184,6 +184,11 @@ impl Window {
         let turns: u64 = self.cores.iter().map(|core| core.turns).sum();
         (awake_ns + locked_ns) as f64 / turns.max(1) as f64 / 2.0
     }
+    /// Nanoseconds for which a client's request waits in the mean until its server looks at it: they belong to the server, which does not
+    /// know of it yet.
+    pub fn server_late_ns(&self) -> f64 {
+        self.network.as_ref().map_or(0.0, |network| network.late_ns as f64 / network.alarms.max(1) as f64)
+    }
     /// Nanoseconds for which the cores' threads ran, and for which they could have run while others did.
     pub fn scheduled(&self) -> (u64, u64) {
         self.cores.iter().fold((0, 0), |sum, core| (sum.0 + core.run_ns, sum.1 + core.wait_ns))
@@ -357,10 +362,14 @@ fn network(before: &Snapshot, after: &Snapshot) -> Option<Network> {
         let (wire, server) = (trips.wire.since(&earlier.wire), trips.server.since(&earlier.server));
         Trips { wire, server, ..trips.clone() }
     };
+    // A server that was started anew counts anew.
+    let before = if later.alarms < earlier.alarms { &nothing } else { earlier };
     let all = pairs(&earlier.trips, &later.trips, |trips| (&*trips.verb, trips.bytes_max, trips.depth)).map(since);
     Some(Network {
         retransmits: later.retransmits.saturating_sub(earlier.retransmits),
         away_ns: later.away_ns.saturating_sub(earlier.away_ns),
+        alarms: later.alarms - before.alarms,
+        late_ns: later.late_ns.saturating_sub(before.late_ns),
         trips: all.filter(|trips| trips.wire.count > 0).collect(),
         ..later.clone()
     })

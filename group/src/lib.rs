@@ -270,14 +270,13 @@ impl Groups {
         };
         // Nothing of the inode is in the overlay: all of it is in the index, hence durable (rule U5).
         if let Some(batch) = batch.filter(|_| !active(Bug::FsyncUnheard)) {
-            self.store.log.wait(batch, sync.max(Sync::Data), Some(&context.span)).await?;
+            self.batch_committed(batch, sync.max(Sync::Data), &context.span).await?;
         }
         Ok(told(Reply::Done))
     }
 
     async fn sync_all(&self, context: &Context) -> Result<()> {
-        let last = self.store.log.last_batch();
-        self.store.log.wait(last, Sync::All, Some(&context.span)).await
+        self.all_committed(Sync::All, Some(&context.span)).await
     }
 
     /// The volume of this name. Errors: `NotFound`.
@@ -316,8 +315,7 @@ impl Groups {
             waited_ns += CLOSING_LOOK_NS;
         }
         for _ in 0..CLOSING_CHECKPOINTS_MAX {
-            let last = self.store.log.last_batch();
-            self.store.log.wait(last, Sync::All, None).await?;
+            self.all_committed(Sync::All, None).await?;
             self.checkpoint().await?;
             if self.store.log.figures().records == self.checkpoint_base.lock().records {
                 break;

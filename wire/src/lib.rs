@@ -10,6 +10,7 @@ mod cache_lease;
 pub mod client;
 pub mod codec;
 mod context;
+mod credit;
 pub mod frame;
 pub mod lane;
 pub mod locks;

@@ -70,7 +70,7 @@ pub fn class_name(part: &str, verb: &str) -> String {
 /// The way to the server, if requests take longer on it than they usually do.
 pub fn find(window: &Window) -> Option<Finding> {
     let network = window.network.as_ref()?;
-    let part = Part::of(window, network, "wire", |trips| &trips.wire, window.look_ns());
+    let part = Part::of(window, network, "wire", |trips| &trips.wire, window.look_ns() + window.server_late_ns());
     if part.slower() < SLOWER {
         return None;
     }
@@ -83,9 +83,12 @@ pub fn find(window: &Window) -> Option<Finding> {
     if network.away_ns > 0 {
         evidence.push(format!("there was no connection for {} of this time", time(network.away_ns as f64)));
     }
-    evidence.push(format!("the server itself had a request for {}", per_request(window, &names())));
-    let next = "look at the network (ping, `ethtool -S`, switches; `ss -ti` shows each connection); if a ping is quick, the server may \
-                read requests late because its CPUs are busy: `sinter explain` on the server";
+    evidence.push(format!(
+        "the server itself had a request for {}, and looked at it {} after it had come",
+        per_request(window, &names()),
+        time(window.server_late_ns())
+    ));
+    let next = "look at the network (ping, `ethtool -S`, switches; `ss -ti` shows each connection)";
     let resource = format!("the way to {}", network.server);
     Some(Finding::new("network", resource, window, part.excess_ns(), evidence, next))
 }
@@ -94,7 +97,7 @@ pub fn find(window: &Window) -> Option<Finding> {
 pub fn find_server(window: &Window) -> Option<Finding> {
     let network = window.network.as_ref()?;
     let limit_ns = window.stage_ns(&[Stage::Limit.name()]);
-    let part = Part::of(window, network, "server", |trips| &trips.server, 0.0);
+    let part = Part::of(window, network, "server", |trips| &trips.server, -window.server_late_ns());
     let slower_ns = if part.slower() < SLOWER { 0.0 } else { part.excess_ns() };
     if limit_ns > 0.0 && limit_ns >= slower_ns {
         let evidence = vec![format!("a request waits {} for limits", per_request(window, &[Stage::Limit.name()]))];
@@ -106,7 +109,8 @@ pub fn find_server(window: &Window) -> Option<Finding> {
     if slower_ns == 0.0 {
         return None;
     }
-    let evidence = vec![part.word("the server has a request for"), stages(window)];
+    let late = format!("its cores look at a request {} after it has come", time(window.server_late_ns()));
+    let evidence = vec![part.word("the server has a request for"), stages(window), late];
     let next = "`sinter explain` on the server names the cause";
     Some(Finding::new("server", network.server.clone(), window, slower_ns, evidence, next))
 }
@@ -135,6 +139,11 @@ mod tests {
 
     /// A window in which reads took so many microseconds on their way and at the server, where 40 and 60 are usual.
     fn told(wire_us: u64, server_us: u64, knows: bool) -> crate::Explanation {
+        told_late(wire_us, server_us, 0, knows)
+    }
+
+    /// The same, with a server that looks at a request so much later than it comes.
+    fn told_late(wire_us: u64, server_us: u64, late_us: u64, knows: bool) -> crate::Explanation {
         const COUNT: u64 = 10_000;
         let times = |us: u64| Times { count: COUNT, sum_ns: COUNT * us * 1000, ..Times::default() };
         let mut baseline = Baseline::default();
@@ -150,7 +159,9 @@ mod tests {
             wire: times(wire_us),
             server: times(server_us),
         };
-        let network = Network { server: "one".into(), connections: 2, trips: vec![trips], ..Network::default() };
+        let (alarms, late_ns) = (50, 50 * late_us * 1000);
+        let server = "one".into();
+        let network = Network { server, connections: 2, alarms, late_ns, trips: vec![trips], ..Network::default() };
         let stages = [("wire".to_string(), times(wire_us)), ("read".to_string(), times(server_us))].into();
         let total = times(wire_us + server_us);
         let operations = vec![crate::snapshot::Operation { name: "read".into(), total, stages, ..Default::default() }];
@@ -173,6 +184,14 @@ mod tests {
         let server = told(40, 160, true).verdict;
         assert_eq!(server.finding.cause, "server", "{server:?}");
         assert!(server.finding.evidence[1].contains("read 100%"), "{server:?}");
+    }
+
+    #[test]
+    fn a_server_that_looks_late_is_no_slow_way() {
+        let late = told_late(440, 60, 400, true).verdict;
+        assert_eq!(late.finding.cause, "server", "{late:?}");
+        assert!(late.finding.evidence[2].contains("400.0 us after it has come"), "{late:?}");
+        assert_eq!(told_late(440, 60, 20, true).verdict.finding.cause, "network");
     }
 
     #[test]

@@ -6,11 +6,12 @@ pub(crate) mod local;
 pub(crate) mod session;
 
 use crate::order::held::{GroupSet, Held, HeldView};
+use crate::order::receipt::Receipt;
 use crate::order::record::{Attached, Record};
 use crate::order::token::TokenGuard;
 use crate::state::Range;
 use crate::state::load::wanted;
-use crate::{Answer, Groups, Position};
+use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, LAYERS_MAX};
 use base::{
     Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync, VolumeId,
@@ -23,8 +24,8 @@ use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
 use wire::Context;
 
 enum Step {
-    /// Ordered: the answer, and the batch with its record; 0 if nothing changes.
-    Ordered(Answer, u64),
+    /// The answer, and the receipt of its record; None if nothing changes.
+    Ordered(Answer, Option<Receipt>),
     Again(Box<Outcome>),
     Load(Need),
     Segment(u64),
@@ -66,9 +67,9 @@ impl Groups {
             let step = self.try_change(context, op, sync, &mut set, attached, range, &checked);
             self.mark_order(&context.span, before_ns);
             match step? {
-                Step::Ordered(answer, batch) => {
-                    if batch > 0 {
-                        self.store().log.wait(batch, sync, Some(&context.span)).await?;
+                Step::Ordered(answer, receipt) => {
+                    if let Some(receipt) = receipt {
+                        self.committed(&receipt, sync, &context.span).await?;
                     }
                     return Ok(answer);
                 }
@@ -161,23 +162,23 @@ impl Groups {
             let part = decision.parts.first_mut().expect("what clears blocks has a part");
             part.edits.extend(attached.maps());
         }
-        let (mut batch, mut position) = (0, None);
+        let mut receipt = None;
         if let Some(first) = decision.parts.first().map(|part| part.group) {
             assert!(first == deciding, "a second delivery looks for its result in group {deciding}, not in {first}");
-            batch = match self.order(&mut held, context, &decision, attached, sync) {
+            receipt = match self.order(&mut held, context, &decision, attached, sync) {
                 Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
                 Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
-                ordered => ordered?,
+                ordered => Some(ordered?),
             };
-            position = Some(self.position(&mut held, first, sync));
             let session = if self.was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
             tell_changed((volume, session), &mut held, &mut decision);
         }
-        if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
+        if count_open(context, op, &decision, &mut held, volume) && receipt.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome, context.done);
         }
-        Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, batch))
+        let position = receipt.map(|receipt| receipt.position(sync));
+        Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, receipt))
     }
 
     /// The range lock to wait for, if the operation removes blocks that another request is writing.
@@ -197,12 +198,6 @@ impl Groups {
         }
     }
 
-    /// The position of the answer in its group's order (rule R1).
-    fn position(&self, held: &mut Held<'_>, group: GroupId, sync: Sync) -> Position {
-        let row = held.of(group).row;
-        Position { group, term: row.term, index: row.applied, durable: sync >= Sync::Data }
-    }
-
     /// The kept result of a request that was delivered before and took effect (rule R1). None if it did not. Errors: `Fenced`.
     pub(crate) fn kept_result(&self, context: &Context, op: &Op) -> Result<Option<Outcome>> {
         if !is_kept(op) {
@@ -214,8 +209,8 @@ impl Groups {
     /// Answers a request that was delivered before, from its kept result (rule R1). Rare: callers box it, so that those that are
     /// common take no room for it.
     pub(crate) async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
-        // The batch of the first delivery is not remembered; it is no later than the log's last one.
-        self.store().log.wait(self.store().log.last_batch(), sync_of(op), Some(&context.span)).await?;
+        // Where the first delivery was ordered is not remembered.
+        self.all_committed(sync_of(op), Some(&context.span)).await?;
         let reply = match outcome {
             Outcome::Done => Reply::Done,
             Outcome::Wrote { offset, length } => Reply::Wrote { offset, length },

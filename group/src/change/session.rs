@@ -233,8 +233,7 @@ impl Groups {
             }
             assert!(term == self.term(), "all groups of a brick have one term");
         }
-        let log = &self.store().log;
-        log.wait(log.last_batch(), base::Sync::All, None).await?;
+        self.all_committed(base::Sync::All, None).await?;
         let volume = holder.volume;
         self.sessions.lock().served.entry(session).or_insert_with(|| Served::remote(volume, true)).is_in = true;
         Ok(Begun { term: self.term(), start })

@@ -1,6 +1,7 @@
 //! Data writes. Aligned writes go straight from the client's buffer. Others are first made whole blocks, merged with
 //! the file's old content under a range lock (rule M5). Large payloads are placed before they are ordered (rule U2).
 
+use crate::order::receipt::Receipt;
 use crate::order::record::Attached;
 use crate::order::write::{Blocks, Pieces, Try, Write};
 use crate::state::load::Wanted;
@@ -229,15 +230,18 @@ impl Groups {
         let soon = Write { sync: if gather_ns > 0 { Sync::Ordered } else { sync }, ..write };
         let ordered = self.order_until_done(context, &soon, planned, &blocks, mine, &tickets).await;
         self.close_bulk(tickets);
-        let (batch, offset, position) = ordered?;
+        let (offset, receipt) = ordered?;
         if gather_ns > 0 {
             self.store().runtime.clock.sleep(gather_ns).await;
         }
-        self.store().log.wait(batch, sync, Some(&context.span)).await?;
-        Ok(wrote(&write, offset, position))
+        match &receipt {
+            Some(receipt) => self.committed(receipt, sync, &context.span).await?,
+            None => self.all_committed(sync, Some(&context.span)).await?,
+        }
+        Ok(wrote(&write, offset, receipt.map(|receipt| receipt.position(soon.sync))))
     }
 
-    /// Orders the write, trying again where needed. Returns the batch, the offset in the file, and the position.
+    /// Orders the write, trying again where needed. Returns the offset in the file, and the receipt if this delivery was ordered.
     async fn order_until_done(
         &self,
         context: &Context,
@@ -246,14 +250,14 @@ impl Groups {
         blocks: &Blocks,
         mine: Option<RangeId>,
         tickets: &Pieces<Ticket>,
-    ) -> Result<(u64, u64, Option<Position>)> {
+    ) -> Result<(u64, Option<Receipt>)> {
         let group = self.state(write.ino.group());
         loop {
             let before_ns = lock::waited_ns();
             let tried = self.try_order(context, group, write, planned, blocks, mine, tickets)?;
             self.mark_order(&context.span, before_ns);
             match tried {
-                Try::Ordered(batch, offset, position) => return Ok((batch, offset, position)),
+                Try::Ordered(offset, receipt) => return Ok((offset, receipt)),
                 Try::Changed => return Err(Error::new(Kind::Interrupted, "the file changed underneath")),
                 Try::Wait(ticket) => {
                     group.ranges.after(ticket).await;

@@ -6,6 +6,7 @@
 pub(crate) mod admit;
 pub(crate) mod held;
 mod numbers;
+pub(crate) mod receipt;
 pub(crate) mod record;
 mod replace;
 pub(crate) mod token;

@@ -58,8 +58,7 @@ impl Groups {
     }
 
     async fn grant(&self, ordered: Vec<(&crate::Group, Numbers)>) -> Result<()> {
-        let log = &self.store().log;
-        log.wait(log.last_batch(), Sync::All, None).await?;
+        self.all_committed(Sync::All, None).await?;
         ordered.into_iter().for_each(|(group, numbers)| group.state.lock().grant(numbers));
         Ok(())
     }

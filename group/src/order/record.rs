@@ -4,6 +4,7 @@
 use crate::Groups;
 use crate::order::admit::take_back;
 use crate::order::held::Held;
+use crate::order::receipt::Receipt;
 use crate::state::State;
 use base::limits::BLOCK_BYTES;
 use base::{Crcs, Edit, Ino, Intent, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
@@ -71,8 +72,8 @@ fn entry<'a>(
 }
 
 impl Groups {
-    /// Orders a decision that has parts, if there is space for the names that it adds. Returns the batch of its last
-    /// record. Errors: `NoSpace` or `Quota` if there is no space by the latest count.
+    /// Orders a decision that has parts, if there is space for the names that it adds. Returns its first group's
+    /// receipt. Errors: `NoSpace` or `Quota` if there is no space by the latest count.
     pub(crate) fn order(
         &self,
         held: &mut Held<'_>,
@@ -80,14 +81,14 @@ impl Groups {
         decision: &Decision,
         attached: Option<&Attached>,
         sync: Sync,
-    ) -> Result<u64> {
+    ) -> Result<Receipt> {
         let quota = self.quota(context.volume);
         let admitted = self.admit_names(held, quota.as_deref(), &decision.parts)?;
         let ordered = self.order_parts(held, context, decision, attached, sync);
         if ordered.is_err() {
             take_back(admitted);
         }
-        ordered
+        ordered.map(|batch| Receipt::of(held.of(decision.parts[0].group), batch))
     }
 
     /// Orders one record per part, all or nothing. Several parts are joined by an intent. The records that end the

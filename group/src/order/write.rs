@@ -2,9 +2,10 @@
 //! the log's queue and its blocks the overlay. Nothing here waits: `Try` says what must come first, and `data` tries
 //! again after that.
 
+use crate::order::receipt::Receipt;
 use crate::order::replace::may_follow;
 use crate::state::{Range, RangeId, State};
-use crate::{Group, Groups, Position};
+use crate::{Group, Groups};
 use base::limits::BLOCK_BYTES;
 use base::{At, Crcs, Edit, Error, Ino, Inode, Kind, Outcome, Result, Sync};
 use names::Seen;
@@ -37,8 +38,8 @@ pub(crate) struct Blocks {
 
 /// The outcome of a try to order a write.
 pub(crate) enum Try {
-    /// Ordered: the batch, the offset in the file, and the position in the group's order.
-    Ordered(u64, u64, Option<Position>),
+    /// Ordered at this offset of the file. No receipt: an earlier delivery of the write was ordered.
+    Ordered(u64, Option<Receipt>),
     /// The file has changed since the payload was made, so the payload must be made again.
     Changed,
     Wait(u64),
@@ -76,7 +77,7 @@ impl Groups {
         // Looked up again, now under the lock that orders: the first delivery may have been under way when this one
         // came.
         if let Some(offset) = written_before(&state, context)? {
-            return Ok(Try::Ordered(self.store().log.last_batch(), offset, None));
+            return Ok(Try::Ordered(offset, None));
         }
         let inode = match state.inode(context.volume, write.ino) {
             Seen::Known(inode) => inode,
@@ -115,9 +116,7 @@ impl Groups {
         };
         state.ordered(&head, context.done);
         self.note_overlay(&mut state);
-        let durable = write.sync >= Sync::Data;
-        let position = Position { group: head.group, term: head.term, index: head.index, durable };
-        Ok(Try::Ordered(batch, offset, Some(position)))
+        Ok(Try::Ordered(offset, Some(Receipt::of(&state, batch))))
     }
 
     /// Logs a write that replaces no block that waits in the log: its blocks get new places. Returns its batch.

@@ -19,8 +19,7 @@ use crate::state::overlay::{Generation, InodeSlot, blocks_of};
 use crate::state::session::Session;
 use base::limits::{BLOCK_BYTES, BLOCKS_PER_LEAF};
 use base::{
-    Edit, FileKind, GroupId, Index, Ino, Inode, LeafKey, Name, Numbers, Outcome, Place, RequestId, SessionId, Term,
-    Volume, VolumeId, Xattrs,
+    Edit, FileKind, GroupId, Ino, Inode, LeafKey, Name, Numbers, Place, SessionId, Term, Volume, VolumeId, Xattrs,
 };
 use names::{Entry, Seen, apply_inode};
 use runtime::Slice;
@@ -30,7 +29,7 @@ use std::sync::Arc;
 use store::checkpoint::{END, lay_xattrs};
 use store::format::charge;
 use store::format::leaf::{BIRTH_KEPT, Leaf, Slot};
-use store::format::record::{Head, Moved, Places};
+use store::format::record::{Moved, Places};
 use store::format::values::{GroupRow, TermRow};
 use store::purge::{DROPPED, Purges};
 use store::reserve::Reserves;
@@ -636,28 +635,6 @@ impl State {
             if self.pending.get(&key).is_some_and(|(held, _)| *held <= batch) {
                 self.pending.remove(&key);
             }
-        }
-    }
-
-    /// The head of the group's next record.
-    pub fn head(&self, volume: VolumeId, session: SessionId, request: RequestId, outcome: Outcome) -> Head {
-        let index = Index(self.row.applied.0 + 1);
-        Head { group: self.group, term: self.term, index, volume, session, request, outcome }
-    }
-    /// Notes that a record has been ordered: its index is used, and its result is kept if its client may deliver the request
-    /// again. `done`: see `wire::Context`.
-    pub fn ordered(&mut self, head: &Head, done: u64) {
-        assert!(head.index.0 == self.row.applied.0 + 1, "records are applied in order");
-        self.row.applied = head.index;
-        if self.row.term != head.term {
-            self.row.term = head.term;
-            if self.terms.last().is_some_and(|last| last.term < head.term) {
-                self.note_term(TermRow { term: head.term, first: head.index, start: 0 });
-            }
-        }
-        self.active.records += 1;
-        if self.keep_result(head.session, head.request, head.outcome, done) {
-            self.active.sessions.entry(head.session).or_insert(None);
         }
     }
 

@@ -19,7 +19,8 @@ impl State {
         }
         self.active.terms = Some(Vec::new());
     }
-    pub(super) fn note_term(&mut self, row: TermRow) {
+    /// Notes a term and its first record.
+    pub(crate) fn note_term(&mut self, row: TermRow) {
         if self.terms.len() == TERMS_MAX {
             self.terms.remove(0);
         }

@@ -117,8 +117,10 @@ impl World {
     /// The figures of transfers and requests so far.
     fn seen(&self) -> (Vec<Io>, Option<Network>) {
         // The connections themselves change all the time, also while nobody asks for anything.
-        let trips = self.client.as_ref().map(|client| network("", client).trips);
-        (io(&self.probe), trips.map(|trips| Network { trips, ..Network::default() }))
+        let network = self.client.as_ref().map(|client| network("", client));
+        let requests =
+            |Network { trips, alarms, late_ns, .. }| Network { trips, alarms, late_ns, ..Network::default() };
+        (io(&self.probe), network.map(requests))
     }
     fn look(&self, (io, network): (Vec<Io>, Option<Network>)) -> Snapshot {
         let process = Process { threads: kernel::threads(), ..Process::default() };
@@ -141,8 +143,8 @@ fn teach(baseline: &mut Baseline, window: &Window, runtime: &Runtime) -> usize {
     }
     for trips in window.network.iter().flat_map(|network| &network.trips) {
         let class = (trips.bytes_max, trips.depth);
-        add(class_name("wire", &trips.verb), class, &trips.wire, window.look_ns());
-        add(class_name("server", &trips.verb), class, &trips.server, 0.0);
+        add(class_name("wire", &trips.verb), class, &trips.wire, window.look_ns() + window.server_late_ns());
+        add(class_name("server", &trips.verb), class, &trips.server, -window.server_late_ns());
     }
     for ((verb, bytes_max, depth), &(count, sum_ns)) in &classes {
         let mean_ns = (sum_ns / count.max(1) as f64) as u64;

@@ -200,6 +200,8 @@ pub fn network(server: &str, client: &Client) -> Network {
         round_trip_ns: ways.round_trip_ns,
         retransmits: ways.retransmits,
         away_ns: ways.away_ns,
+        alarms: ways.late.0,
+        late_ns: ways.late.1,
         trips: ways.trips.iter().map(trips).collect(),
     }
 }

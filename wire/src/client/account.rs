@@ -95,6 +95,8 @@ pub struct Ways {
     pub retransmits: u64,
     /// Nanoseconds without any connection so far, since the first one.
     pub away_ns: u64,
+    /// Alarms of the server's cores since its start, and the nanoseconds by which they were late: as late as a request is looked at.
+    pub late: (u64, u64),
 }
 
 /// The qualities of a core's connections.
@@ -138,7 +140,8 @@ impl Client {
     }
     /// The connections, and the requests so far.
     pub fn ways(&self) -> Ways {
-        let mut ways = Ways { trips: self.trips(), connections: 0, round_trip_ns: 0, retransmits: 0, away_ns: 0 };
+        let (trips, late) = (self.trips(), self.server.lock().late);
+        let mut ways = Ways { trips, connections: 0, round_trip_ns: 0, retransmits: 0, away_ns: 0, late };
         for wire in &self.wires {
             let mut wire = wire.lock();
             let quality = wire.lane.as_ref().and_then(|lane| self.runtime.net.way(lane.connection).ok());

@@ -16,6 +16,7 @@ use crate::codec::lock::Freed;
 use crate::codec::reply::Told;
 use crate::codec::session::{Pulse, PulseOk, RECLAIM_ITEMS_MAX, Recall, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{Body, Sums, op, reply};
+use crate::credit::bytes_of;
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::locks::Locks;
 use crate::share::Share;
@@ -125,6 +126,8 @@ struct Server {
     reach: Reach,
     /// Nanoseconds without a connection, in times that are over.
     away_ns: u64,
+    /// Alarms of the server's cores, and the nanoseconds by which they were late.
+    late: (u64, u64),
     welcome: Option<HelloOk>,
     /// The start to which this client has told what it has open.
     told_boot: Option<u64>,
@@ -260,11 +263,11 @@ impl Client {
             _ => None,
         };
         let sums = payload.as_ref().map_or_else(Sums::default, |payload| Sums::of_op(&op, payload));
-        let (number, done) = self.open(may_give_up).await?;
+        let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
+        let (number, done) = self.open(bytes_of(&op, payload_bytes), may_give_up).await?;
         let changed = self.changes.lock().number();
         let own = Context { session: self.session, request: RequestId(number), done, ..context.copied() };
         let mut bytes = Vec::with_capacity(256);
-        let payload_bytes = payload.as_ref().map_or(0, |payload| payload.len());
         op::frame(&mut bytes, Header::of(&own), (&own, &op), &sums, payload_bytes);
         let (payload, state) = (Lock::new("payload", payload), Lock::new("pending", State::default()));
         let (asked, came) = (context.request.0, Event::new());
@@ -335,8 +338,9 @@ impl Client {
     }
     /// Notes an outcome; the answer.
     fn note(&self, Left { number, changed, context, op }: &Left, outcome: Outcome) -> Result<Answer> {
-        self.window.lock().answered(*number);
-        self.answered.notify();
+        if self.window.lock().answered(*number) {
+            self.answered.notify();
+        }
         let (told, data, start) = outcome?;
         let answer = told.answer(data.map(whole))?;
         self.note_lock(op, &answer.reply);
@@ -435,7 +439,7 @@ impl Client {
         }
     }
     /// The number of the next request, and that below which all are answered.
-    async fn open(&self, may_give_up: bool) -> Result<(u64, u64)> {
+    async fn open(&self, bytes: usize, may_give_up: bool) -> Result<(u64, u64)> {
         loop {
             let ticket = self.answered.ticket();
             if may_give_up {
@@ -443,7 +447,7 @@ impl Client {
             }
             {
                 let mut window = self.window.lock();
-                if let Some(number) = window.open() {
+                if let Some(number) = window.open(bytes) {
                     return Ok((number, window.done()));
                 }
             }
@@ -646,7 +650,8 @@ impl Client {
                     }
                 }
                 FrameKind::PulseOk => {
-                    let PulseOk { sequence, boot, lease_ms, caches } = PulseOk::decode(reader.body())?;
+                    let PulseOk { sequence, boot, lease_ms, caches, alarms, late_ns } = PulseOk::decode(reader.body())?;
+                    self.server.lock().late = (alarms, late_ns);
                     self.share.lease.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
                     self.hear_caches();
                 }

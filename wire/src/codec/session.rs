@@ -33,6 +33,10 @@ pub struct PulseOk {
     pub lease_ms: u32,
     /// The caches that the client may have.
     pub caches: Caches,
+    /// Alarms that the server's cores have set themselves since its start, each as late as a request that comes at that moment.
+    pub alarms: u64,
+    /// The sum of the nanoseconds by which they were late.
+    pub late_ns: u64,
 }
 
 /// The server can't take a request now, or not here. It has not been looked at.
@@ -149,12 +153,19 @@ impl Body for PulseOk {
     const KIND: FrameKind = FrameKind::PulseOk;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).u64(self.sequence).u64(self.boot).u32(self.lease_ms).caches(self.caches);
+        Put(out)
+            .u64(self.sequence)
+            .u64(self.boot)
+            .u32(self.lease_ms)
+            .caches(self.caches)
+            .u64(self.alarms)
+            .u64(self.late_ns);
     }
     fn decode(body: &[u8]) -> Result<PulseOk> {
         Take::all(body, |take| {
             let (sequence, boot, lease_ms) = (take.u64()?, take.u64()?, take.u32()?);
-            Ok(PulseOk { sequence, boot, lease_ms, caches: take.caches()? })
+            let (caches, alarms, late_ns) = (take.caches()?, take.u64()?, take.u64()?);
+            Ok(PulseOk { sequence, boot, lease_ms, caches, alarms, late_ns })
         })
     }
 }

@@ -4,6 +4,7 @@
 //! keeps, rule R1); a peer that speaks nonsense, says nothing, or never reads its replies costs bounded memory and nobody else's
 //! time. Absent by design: what an operation does, and who has which rights (`Service` says both).
 
+mod lateness;
 mod sessions;
 mod strangers;
 
@@ -13,11 +14,13 @@ use crate::codec::lock::Freed;
 use crate::codec::reply::{Stages, Told};
 use crate::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
 use crate::codec::{op, reply};
+use crate::credit::{Credit, bytes_of};
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{Error, FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
+use lateness::Lateness;
 use runtime::ledger::Rows;
 use runtime::net::{ConnectionId, ListenerId};
 use runtime::seeded::{Bug, active};
@@ -150,6 +153,7 @@ pub struct Server<S> {
     strangers: Strangers,
     /// The rows of the ledger, if it distinguishes operations.
     rows: Option<Rows>,
+    lateness: Lateness,
     is_stopping: AtomicBool,
     stopped: Event,
     /// Number of tasks that use the service beside requests, and when one of them has ended.
@@ -193,6 +197,7 @@ impl<S: Service> Server<S> {
             sessions: Sessions::known(known, runtime.clock.now_ns()),
             strangers: Strangers::default(),
             rows: Rows::known(&runtime.ledger),
+            lateness: Lateness::new(runtime.tasks.cores()),
             is_stopping: AtomicBool::new(false),
             stopped: Event::new(),
             busy: AtomicUsize::new(0),
@@ -202,6 +207,8 @@ impl<S: Service> Server<S> {
         for core in 0..runtime.tasks.cores() {
             let there = server.clone();
             runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(accept(there)) }));
+            let there = server.clone();
+            runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(lateness::watch(there, core)) }));
         }
         let there = Busy::new(&server);
         runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(look(there)) }));
@@ -534,11 +541,14 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
     let header = Header { session: id, ..Header::new(FrameKind::HelloOk) };
     lane.outbox.push(None, |out| welcome.frame(out, header));
     let numbers = (welcome.volume.map(|volume| volume.id), welcome.boot);
-    let talk = Talk { server: server.clone(), lane: lane.clone(), session: session.clone(), flow, volume, numbers };
+    let credit = Arc::default();
+    let talk =
+        Talk { server: server.clone(), lane: lane.clone(), session: session.clone(), credit, flow, volume, numbers };
     let mut has_begun_to_tell = false;
     loop {
         // A client that reads no replies gets no further requests in.
         lane.outbox.room().await;
+        talk.credit.room().await;
         let came = match reader.next().await {
             Ok(Some(came)) => came,
             Ok(None) => return Ok(()),
@@ -570,6 +580,8 @@ struct Talk<S: Service> {
     server: Arc<Server<S>>,
     lane: Arc<Lane>,
     session: Arc<Session>,
+    /// The requests of the connection that are under way.
+    credit: Arc<Credit>,
     flow: Option<Arc<Flow>>,
     volume: S::Volume,
     /// The number of the volume, and that of the server's start.
@@ -579,7 +591,8 @@ struct Talk<S: Service> {
 impl<S: Service> Clone for Talk<S> {
     fn clone(&self) -> Talk<S> {
         let (server, lane, session) = (self.server.clone(), self.lane.clone(), self.session.clone());
-        Talk { server, lane, session, flow: self.flow.clone(), volume: self.volume.clone(), numbers: self.numbers }
+        let (credit, flow, volume) = (self.credit.clone(), self.flow.clone(), self.volume.clone());
+        Talk { server, lane, session, credit, flow, volume, numbers: self.numbers }
     }
 }
 
@@ -591,7 +604,8 @@ impl<S: Service> Talk<S> {
         let pulse = Pulse::decode(body).map_err(nonsense)?;
         self.server.service.answered(self.session.id, pulse.done);
         let (sequence, boot, lease_ms) = (pulse.sequence, self.numbers.1, (LEASE_NS / 1_000_000) as u32);
-        let answer = PulseOk { sequence, boot, lease_ms, caches: self.session.caches() };
+        let (alarms, late_ns) = self.server.lateness.sums();
+        let answer = PulseOk { sequence, boot, lease_ms, caches: self.session.caches(), alarms, late_ns };
         self.lane.outbox.push(None, |out| answer.frame(out, *header));
         Ok(())
     }
@@ -640,6 +654,7 @@ impl<S: Service> Talk<S> {
             return Ok(());
         }
         let runtime = &self.server.runtime;
+        self.server.lateness.asked(runtime.tasks.core());
         let span = Span::start(runtime.stamp());
         let bytes: &[u8] = payload.as_deref().unwrap_or(&[]);
         let asked = op::decode(&header, body, bytes, span).map_err(nonsense)?;
@@ -647,7 +662,15 @@ impl<S: Service> Talk<S> {
         // Rights go by the session, not by what a request says.
         let context = Context { volume: self.numbers.0.unwrap_or(asked.context.volume), ..asked.context };
         let (talk, op) = (self.clone(), asked.op);
-        let perform = move || -> Local { Box::pin(async move { talk.perform(header, context, op, payload).await }) };
+        let bytes = bytes_of(&op, payload.as_ref().map_or(0, |payload| payload.len()));
+        self.credit.take(bytes);
+        let perform = move || -> Local {
+            Box::pin(async move {
+                let credit = talk.credit.clone();
+                talk.perform(header, context, op, payload).await;
+                credit.give(bytes);
+            })
+        };
         match &self.flow {
             Some(flow) => runtime.tasks.spawn_in(runtime.tasks.core(), flow, Box::new(perform)),
             None => runtime.tasks.spawn(runtime.tasks.core(), Box::new(perform)),

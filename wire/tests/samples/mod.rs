@@ -302,6 +302,8 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
             boot,
             lease_ms: 10_000,
             caches: Caches { caching: Caching::Alone, number: 2 },
+            alarms: 50,
+            late_ns: 7_000,
         }]),
         encoded(&refusals),
         encoded(&[reclaim]),

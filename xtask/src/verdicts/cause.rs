@@ -34,6 +34,7 @@ pub enum Cause {
     HybridClients,
     Network,
     Server,
+    ServerCores,
     ServerClients,
 }
 
@@ -41,7 +42,7 @@ pub enum Cause {
 pub const STRENGTHS: usize = 5;
 
 impl Cause {
-    pub const ALL: [Cause; 25] = [
+    pub const ALL: [Cause; 26] = [
         Cause::DeviceSlower,
         Cause::DeviceLimit,
         Cause::DeviceShared,
@@ -66,6 +67,7 @@ impl Cause {
         Cause::HybridClients,
         Cause::Network,
         Cause::Server,
+        Cause::ServerCores,
         Cause::ServerClients,
     ];
     /// Its name.
@@ -95,6 +97,7 @@ impl Cause {
             Cause::HybridClients => "hybrid-clients",
             Cause::Network => "network",
             Cause::Server => "server",
+            Cause::ServerCores => "server-cores",
             Cause::ServerClients => "network-clients",
         }
     }
@@ -103,6 +106,7 @@ impl Cause {
         match self {
             Cause::TreeLimit => "limit",
             Cause::Tenant => "core-busy",
+            Cause::ServerCores => "server",
             Cause::ServerClients => "clients",
             _ => self.id().strip_prefix(HYBRID).unwrap_or(self.id()),
         }
@@ -271,7 +275,7 @@ pub fn plan(cause: Cause, strength: usize) -> Plan {
         | Cause::Layer
         | Cause::Limit
         | Cause::TreeLimit => of_the_program(cause, strength),
-        Cause::Network | Cause::Server | Cause::ServerClients => of_the_network(cause, strength),
+        Cause::Network | Cause::Server | Cause::ServerCores | Cause::ServerClients => of_the_network(cause, strength),
         _ => of_tiers(cause, strength),
     }
 }
@@ -320,10 +324,7 @@ fn of_the_program(cause: Cause, strength: usize) -> Plan {
         Plan { setup, quiet, injection, strength: text }
     };
     match cause {
-        Cause::Lock => {
-            let (held_us, times) = (one([1000, 1000, 1000, 2000, 2000]), one([300, 400, 500, 300, 400]));
-            switched(PLAIN, Load { depth: 4, ..READ }, format!("lock-held {held_us} {times}"))
-        }
+        Cause::Lock => switched(PLAIN, Load { depth: 4, ..READ }, lock_held(strength)),
         Cause::IndexPool => switched(cold, READ, format!("pool-delayed {}", one([500, 1000, 2000, 4000, 8000]))),
         // The first is as much as the third of `device-slower` and must never be called so.
         Cause::IndexEngine => switched(cold, READ, format!("engine-delayed {}", one([80, 300, 600, 1200, 3000]))),
@@ -348,6 +349,12 @@ fn of_the_program(cause: Cause, strength: usize) -> Plan {
     }
 }
 
+/// The switch that has the groups' locks held for so many microseconds, so many times a second.
+fn lock_held(strength: usize) -> String {
+    let (held_us, times) = ([1000, 1000, 1000, 2000, 2000][strength], [300, 400, 500, 300, 400][strength]);
+    format!("lock-held {held_us} {times}")
+}
+
 /// Causes that a client of a server sees.
 fn of_the_network(cause: Cause, strength: usize) -> Plan {
     let one = |of: [u64; STRENGTHS]| of[strength];
@@ -363,6 +370,11 @@ fn of_the_network(cause: Cause, strength: usize) -> Plan {
             let us = one([100, 200, 400, 800, 1600]);
             let slower = Delays { read_us: us, ..AT_ONCE };
             (Setup { network: true, ..ON_DISK }, Injection::Disk(slower), format!("its disk +{us} us"))
+        }
+        Cause::ServerCores => {
+            // It looks late at what comes, and has it no longer than before.
+            let text = lock_held(strength);
+            (plain, Injection::Switch(text.clone()), text)
         }
         _ => {
             let think_us = one([300, 600, 1000, 3000, 10_000]);

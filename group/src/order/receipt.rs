@@ -1,0 +1,72 @@
+//! The positions of records in their groups' orders: who gives them, and who waits until a record may be answered.
+//!
+//! A brick orders a group that it has alone by its log: the next record gets the next index, and it may be answered once the log is as
+//! durable as the client asked for. Nothing else in this package gives an index, or knows what an answer waits for.
+
+use crate::state::State;
+use crate::{Groups, Position};
+use base::{Index, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
+use runtime::Span;
+use store::format::record::Head;
+use store::format::values::TermRow;
+
+/// An ordered record, for who has to wait before it may be answered.
+#[derive(Clone, Copy)]
+#[must_use = "a change is answered after a wait"]
+pub(crate) struct Receipt {
+    position: Position,
+    /// The log's batch with the record, by which the wait of a group goes that this brick has alone.
+    batch: u64,
+}
+
+impl Receipt {
+    /// The receipt of a record that the log has taken. Its group's lock is held.
+    pub fn of(state: &State, batch: u64) -> Receipt {
+        let position = Position { group: state.group, term: state.row.term, index: state.row.applied, durable: false };
+        Receipt { position, batch }
+    }
+    /// The record's position, as the answer to a change tells it that waited as `sync` says (rule R1).
+    pub fn position(&self, sync: Sync) -> Position {
+        Position { durable: sync >= Sync::Data, ..self.position }
+    }
+}
+
+impl Groups {
+    /// Waits until an ordered record may be answered to who asked for this. Errors: `Io` if it never may.
+    pub(crate) async fn committed(&self, receipt: &Receipt, sync: Sync, span: &Span) -> Result<()> {
+        self.store().log.wait(receipt.batch, sync, Some(span)).await
+    }
+    /// Waits as `committed` for all that this brick has ordered.
+    pub(crate) async fn all_committed(&self, sync: Sync, span: Option<&Span>) -> Result<()> {
+        let log = &self.store().log;
+        log.wait(log.last_batch(), sync, span).await
+    }
+    /// Waits as `committed` for the record in a batch which the overlay names.
+    pub(crate) async fn batch_committed(&self, batch: u64, sync: Sync, span: &Span) -> Result<()> {
+        self.store().log.wait(batch, sync, Some(span)).await
+    }
+}
+
+impl State {
+    /// The head of the group's next record.
+    pub(crate) fn head(&self, volume: VolumeId, session: SessionId, request: RequestId, outcome: Outcome) -> Head {
+        let index = Index(self.row.applied.0 + 1);
+        Head { group: self.group, term: self.term(), index, volume, session, request, outcome }
+    }
+    /// Notes that a record has been ordered: its index is used, and its result is kept if its client may deliver the request
+    /// again. `done`: see `wire::Context`.
+    pub(crate) fn ordered(&mut self, head: &Head, done: u64) {
+        assert!(head.index.0 == self.row.applied.0 + 1, "records are applied in order");
+        self.row.applied = head.index;
+        if self.row.term != head.term {
+            self.row.term = head.term;
+            if self.terms.last().is_some_and(|last| last.term < head.term) {
+                self.note_term(TermRow { term: head.term, first: head.index, start: 0 });
+            }
+        }
+        self.active.records += 1;
+        if self.keep_result(head.session, head.request, head.outcome, done) {
+            self.active.sessions.entry(head.session).or_insert(None);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The time by which a server's cores are late to look at what has come. A request that waits for that is not noticed by the server
+//! yet, so its client would blame the way to it.
+//!
+//! Each core that is asked for something sets itself an alarm now and then, and sees how late it is: as late as a request that comes at
+//! that moment. Promise: an idle server sets none. Absent by design: why a core is late.
+
+use super::Server;
+use crate::server::Service;
+use runtime::tasks::either;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Mean time between two alarms of a core: 50 a second cost it a thousandth of its time.
+const ALARM_NS: u64 = 20_000_000;
+/// Time between two looks whether a core was asked for anything.
+const IDLE_NS: u64 = 500_000_000;
+/// Lateness that counts as none: an alarm that wakes a core which has nothing to do is late by 50 to 150 us by itself, and a request is
+/// not.
+const LATE_NS_MIN: u64 = 200_000;
+
+/// The alarms of all cores so far.
+#[derive(Default)]
+pub(super) struct Lateness {
+    alarms: AtomicU64,
+    late_ns: AtomicU64,
+    /// Marks of the cores: each says that something was asked for since it looked last.
+    asked: Vec<AtomicBool>,
+}
+
+impl Lateness {
+    pub fn new(cores: usize) -> Lateness {
+        Lateness { asked: (0..cores).map(|_| AtomicBool::new(false)).collect(), ..Lateness::default() }
+    }
+    /// Notes that a core was asked for something.
+    pub fn asked(&self, core: usize) {
+        // Read first: most requests find it set, and leave the line where it is.
+        if !self.asked[core].load(Ordering::Relaxed) {
+            self.asked[core].store(true, Ordering::Relaxed);
+        }
+    }
+    /// The number of alarms so far, and the sum of the nanoseconds by which they were late.
+    pub fn sums(&self) -> (u64, u64) {
+        (self.alarms.load(Ordering::Relaxed), self.late_ns.load(Ordering::Relaxed))
+    }
+    fn note(&self, (alarms, late_ns): (u64, u64)) {
+        self.alarms.fetch_add(alarms, Ordering::Relaxed);
+        self.late_ns.fetch_add(late_ns, Ordering::Relaxed);
+    }
+}
+
+/// The number of alarms for which one counts that was late by so much, and the sum of their lateness: those that were due meanwhile are
+/// counted with it, else a core that is away for long would be seen less often than one that is not.
+fn with_missed(late_ns: u64) -> (u64, u64) {
+    let late_ns = if late_ns < LATE_NS_MIN { 0 } else { late_ns };
+    let missed = late_ns / ALARM_NS;
+    (1 + missed, late_ns * (1 + missed) - ALARM_NS * missed * (missed + 1) / 2)
+}
+
+/// Watches a core until the server stops.
+pub(super) async fn watch<S: Service>(server: Arc<Server<S>>, core: usize) {
+    let clock = server.runtime.clock.clone();
+    loop {
+        let ticket = server.stopped.ticket();
+        if server.is_stopping() {
+            return;
+        }
+        let is_asked = server.lateness.asked[core].swap(false, Ordering::Relaxed);
+        // Whatever a core does at intervals is not met each time.
+        let wait_ns = if is_asked { ALARM_NS / 2 + server.runtime.random.next_u64() % ALARM_NS } else { IDLE_NS };
+        let due_ns = clock.now_ns() + wait_ns;
+        either(server.stopped.after(ticket), clock.sleep(wait_ns)).await;
+        if is_asked && !server.is_stopping() {
+            server.lateness.note(with_missed(clock.now_ns().saturating_sub(due_ns)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_that_a_core_has_slept_through_count() {
+        const MS: u64 = 1_000_000;
+        for (late_ms, alarms, sum_ms) in [(0, 1, 0), (19, 1, 19), (20, 2, 20), (50, 3, 50 + 30 + 10), (100, 6, 300)] {
+            assert_eq!(with_missed(late_ms * MS), (alarms, sum_ms * MS), "{late_ms} ms");
+        }
+        assert_eq!(with_missed(LATE_NS_MIN - 1), (1, 0), "the alarm itself");
+    }
+}
