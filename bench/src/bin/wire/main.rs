@@ -1,4 +1,4 @@
-//! The cost of a message of 4 KiB and its answer between two ends in one process, by what carries it:
+//! The cost of a message, of 4 KiB if nothing else was said, and its answer between two ends in one process, by what carries it:
 //!
 //! - `frames`: frames over TCP, without anything that looks into them;
 //! - `requests`: writes of a client's session that a server answers at once: numbers, checksums, retries and all. From one core over its
@@ -7,7 +7,7 @@
 //! - with the feature `ablations`, older designs of ours (`base::ablated`): the requests of both cores over one connection, and frames and
 //!   requests that are sent by a system call each.
 //!
-//!     cargo run --release -p bench [--features grpc,ablations] --bin wire [-- ROUNDS]
+//!     cargo run --release -p bench [--features grpc,ablations] --bin wire [-- ROUNDS [BYTES]]
 //!
 //! Each plain and under TLS 1.3, and those of our own also with tags only (`--wire-encryption off`), at depths 1, 8 and 32. Both ends live in this process, so that its CPU time is that of both, and on different
 //! CPUs, as those of two machines do: where they share one, nobody has to be woken on another one, and a message costs a quarter. Samples of
@@ -30,8 +30,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wire::tls::Encryption;
 
-/// Bytes of a message's payload.
+/// Bytes of a message's payload, unless the command line says how many; gRPC's has so many in any case.
 const PAYLOAD_BYTES: usize = 4096;
+/// Bytes of a message's payload in this run.
+static PAYLOAD: AtomicUsize = AtomicUsize::new(PAYLOAD_BYTES);
 /// Time for which a sample counts.
 const SAMPLE: Duration = Duration::from_millis(500);
 /// Time between two looks of a way whose turn it is not: with many of them, each of 32 tasks, shorter ones would be seen in what the others
@@ -128,13 +130,17 @@ fn started() -> (Runtime, Reactors, std::path::PathBuf) {
     let directory = std::env::temp_dir().join(format!("sinter-wire-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("the temporary directory can be written");
     let there = Directory::open(&directory).expect("ours");
-    let options = real::Options { cores: Some(2), ..real::Options::new(there, 256 << 20, &[]) };
+    // Each way may have all its messages in memory at both ends.
+    let bytes = (256 << 20) + PAYLOAD.load(Ordering::Relaxed) as u64 * DEPTH_MAX as u64 * 32;
+    let options = real::Options { cores: Some(2), ..real::Options::new(there, bytes, &[]) };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");
     (runtime, reactors, directory)
 }
 
 fn main() {
-    let rounds = std::env::args().nth(1).map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"));
+    let number = |at| std::env::args().nth(at).map(|number| number.parse::<usize>().expect("a number"));
+    let rounds = number(1).unwrap_or(ROUNDS);
+    PAYLOAD.store(number(2).unwrap_or(PAYLOAD_BYTES), Ordering::Relaxed);
     let (runtime, reactors, directory) = started();
     let awake = awake();
     let ways = ways(&runtime);

@@ -4,7 +4,7 @@
 //! the product's.
 
 use crate::certificates::{Both, NAME};
-use crate::{DEPTH_MAX, IDLE, PAYLOAD_BYTES, Way};
+use crate::{DEPTH_MAX, IDLE, PAYLOAD, Way};
 use base::{At, Ino, Name, Op, Reply, SessionId, Sync, VolumeId};
 use runtime::net::Address;
 use runtime::tasks::Local;
@@ -86,8 +86,8 @@ fn any_port() -> Address {
 }
 
 async fn payload(runtime: &Runtime) -> Slice {
-    let buffer = runtime.own_buffer(PAYLOAD_BYTES).await.expect("memory");
-    buffer.share().slice(0..PAYLOAD_BYTES)
+    let bytes = PAYLOAD.load(Ordering::Relaxed);
+    runtime.own_buffer(bytes).await.expect("memory").share().slice(0..bytes)
 }
 
 /// Frames between core 0 and core 1.
@@ -115,7 +115,8 @@ pub fn frames(runtime: &Runtime, both: Option<&Both>) -> Way {
             while under_way < depth.load(Ordering::Relaxed) {
                 let header = Header::new(FrameKind::Op);
                 let payload = payload(&world).await;
-                lane.outbox.push(Some(payload), |out| frame::put(out, header, PAYLOAD_BYTES, |_| ()));
+                let bytes = payload.len();
+                lane.outbox.push(Some(payload), |out| frame::put(out, header, bytes, |_| ()));
                 under_way += 1;
             }
             if under_way == 0 {
@@ -190,7 +191,7 @@ async fn ask(world: Runtime, client: Arc<Client>, task: usize, way: (Arc<AtomicU
 }
 
 async fn write(world: &Runtime, client: &Arc<Client>) {
-    let buffer = world.own_buffer(PAYLOAD_BYTES).await.expect("memory");
+    let buffer = world.own_buffer(PAYLOAD.load(Ordering::Relaxed)).await.expect("memory");
     let context = Context::own(VolumeId(1), Span::start(world.stamp()));
     let ino = Ino(INO_FIRST + world.tasks.core() as u64);
     let write = Op::Write { ino, at: At::Offset(0), sync: Sync::Ordered, kill_privileges: false };
