@@ -236,11 +236,39 @@ pub enum Bug {
     FrameCrcUnchecked,
     /// A payload is taken although a checksum of its blocks is wrong (rule K8).
     PayloadCrcUnchecked,
+    /// A vote is answered before its record is durable (rule L6).
+    VoteBeforeDurable,
+    /// A brick votes and campaigns against a leader whose brick it supports (rule P4).
+    VoteAgainstSupported,
+    /// A brick votes right after its start, though its former process may have promised support (rule P17).
+    VoteAfterStart,
+    /// A replica that hears of a higher term forgets that it is bound to its leader (rule P4).
+    BondEndsWithTerm,
+    /// A leader's lease counts whoever acknowledged its term in whatever era of support (rule P4).
+    AnyEraCounts,
+    /// A leader keeps its lease when the support for its brick has ended (rule P4).
+    LeaseOutlivesSupport,
+    /// Support counts from the moment at which the answer comes, not from that of the question (rule P4).
+    LeaseFromAnswer,
+    /// A leader keeps its lease while it hands over to another replica (rule P4).
+    LeaseKeptInTransfer,
+    /// A brick goes on supporting one that hears nothing of it (rule P5).
+    SupportOneWay,
+    /// A brick whose disk hangs goes on asking for support (rule P6).
+    HungDiskAsks,
+    /// A leader counts its own records as durable before they are (rule P1).
+    OwnRecordsBelieved,
+    /// A follower acknowledges records before they are durable (rule P1).
+    AckBeforeRecords,
+    /// A leader tells as committed what a single replica has durable (rule P1).
+    CommitUncounted,
+    /// A follower that lost records which it had acknowledged gets them again as if nothing were (rule P13).
+    LossAccepted,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 114] = [
+    pub const ALL: [Bug; 128] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -355,6 +383,20 @@ impl Bug {
         Bug::WaitUnnamed,
         Bug::FrameCrcUnchecked,
         Bug::PayloadCrcUnchecked,
+        Bug::VoteBeforeDurable,
+        Bug::VoteAgainstSupported,
+        Bug::VoteAfterStart,
+        Bug::BondEndsWithTerm,
+        Bug::AnyEraCounts,
+        Bug::LeaseOutlivesSupport,
+        Bug::LeaseFromAnswer,
+        Bug::LeaseKeptInTransfer,
+        Bug::SupportOneWay,
+        Bug::HungDiskAsks,
+        Bug::OwnRecordsBelieved,
+        Bug::AckBeforeRecords,
+        Bug::CommitUncounted,
+        Bug::LossAccepted,
     ];
 }
 
