@@ -36,6 +36,12 @@ impl Order {
         }
         may
     }
+    /// True if an election is called for: the replica does not lead, and is not bound to who does. That it knows a leader whose brick
+    /// it supports is not enough: that brick may have been started anew, and the leader with it; and others may have
+    /// committed what it has lost, so that it can't be elected again. A leader that is well answers by an append.
+    pub fn lacks_leader(&self, moment: Moment<'_>) -> bool {
+        !self.is_leader() && self.is_free(moment)
+    }
     /// True if nobody has a promise that this replica will not campaign.
     pub(crate) fn is_free(&self, moment: Moment<'_>) -> bool {
         !moment.supports.is_silent(moment.now) && self.bound(moment).is_none()

@@ -208,8 +208,10 @@ impl Order {
         if is_lost && number > heard.before && !self.out.lost.contains(&from) && !seeded::active(Bug::LossAccepted) {
             self.out.lost.push(from);
         }
-        if is_behind && !is_lost && number > heard.asked_for_first && !self.out.heal.contains(&from) {
-            self.out.heal.push(from);
+        match is_behind && !is_lost {
+            true if number <= heard.asked_for_first => self.ask_for_first(from),
+            true if !self.out.heal.contains(&from) => self.out.heal.push(from),
+            _ => {}
         }
         is_lost || is_behind
     }
@@ -222,7 +224,7 @@ impl Order {
     }
     /// Begins an election, unless this replica leads or has promised not to: then false.
     pub fn campaign(&mut self, moment: Moment<'_>) -> bool {
-        let may = !self.is_leader() && self.is_free(moment);
+        let may = self.lacks_leader(moment);
         if may {
             self.raw.campaign().expect("a voter may always campaign");
         }
@@ -295,6 +297,10 @@ impl Order {
     pub fn keep_from(&mut self, first: Index) {
         assert!(first.0 <= self.commit.0 + 1, "only what is committed is let go of");
         self.raw.mut_store().keep_from(first);
+        // What was refused before says nothing of the record that is the one before the first by now.
+        for at in 0..self.heard.len() {
+            self.heard[at] = Heard { asked_for_first: self.appends, ..self.heard(at) };
+        }
         if self.is_leader() {
             let progress = self.raw.raft.prs().iter();
             let behind = progress.filter(|(_, progress)| progress.next_idx < first.0);

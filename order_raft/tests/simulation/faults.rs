@@ -14,7 +14,7 @@ pub fn fault(world: &mut World) {
     let host = world.random.index(count);
     let other = (host + 1 + world.random.index(count - 1)) % count;
     let time = world.random.within(10 * MS..7 * S);
-    match world.random.within(0..16) {
+    match world.random.within(0..17) {
         0 | 1 => cut(world, &[(host, other), (other, host)], time),
         2 | 3 => cut(world, &[(host, other)], time),
         4 => {
@@ -45,6 +45,10 @@ pub fn fault(world: &mut World) {
             let until = world.now + time;
             world.network.make_late((host, other), is_support, until, by);
         }
+        14 => {
+            let leader = (0..count).find(|host| world.hosts[*host].has_lease(world.now)).unwrap_or(host);
+            hear_late(world, leader);
+        }
         _ => transfer(world, other),
     }
 }
@@ -57,6 +61,18 @@ fn cut(world: &mut World, ways: &[(usize, usize)], time: u64) {
     for way in ways {
         world.network.cut(*way);
         world.after(time, Event::Heal { way: *way });
+    }
+}
+
+/// A host hears everything late, and soon is not heard: answers to its last questions come when others stop to keep them.
+fn hear_late(world: &mut World, host: usize) {
+    let until = world.now + 4 * S;
+    for other in others(world.hosts.len(), host) {
+        world.network.make_late((other, host), true, until, 2 * S);
+        world.network.make_late((other, host), false, until, 8 * S);
+        let wait = world.random.within(300 * MS..900 * MS);
+        world.after(wait, Event::Cut { way: (host, other) });
+        world.after(wait + 4 * S, Event::Heal { way: (host, other) });
     }
 }
 

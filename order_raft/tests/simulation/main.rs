@@ -43,3 +43,43 @@ fn replicas_agree_whatever_goes_wrong_and_nothing_ticks() {
     }
     println!("{sum:?}");
 }
+
+#[cfg(feature = "seeded-bugs")]
+mod bugs {
+    use base::seeded::{self, Bug};
+
+    /// Seeds within which a bug must have been caught.
+    const SEEDS_MAX: u64 = 2000;
+
+    fn caught(bug: Bug) {
+        seeded::set(Some(bug));
+        let failed = (0..SEEDS_MAX).find_map(|seed| super::run(seed).err());
+        seeded::set(None);
+        println!("{bug:?}: {}", failed.unwrap_or_else(|| panic!("{bug:?} went unnoticed for {SEEDS_MAX} seeds")));
+    }
+
+    macro_rules! caught {
+        ($($test:ident: $bug:ident),* $(,)?) => {
+            $(#[test]
+            fn $test() {
+                caught(Bug::$bug);
+            })*
+        };
+    }
+
+    caught! {
+        a_vote_before_its_record: VoteBeforeDurable,
+        a_vote_against_who_is_supported: VoteAgainstSupported,
+        a_vote_right_after_a_start: VoteAfterStart,
+        a_bond_that_ends_with_its_term: BondEndsWithTerm,
+        a_lease_of_whatever_era: AnyEraCounts,
+        a_lease_that_outlives_support: LeaseOutlivesSupport,
+        a_lease_that_begins_with_the_answer: LeaseFromAnswer,
+        a_lease_that_is_kept_in_a_transfer: LeaseKeptInTransfer,
+        support_of_who_hears_nothing: SupportOneWay,
+        a_hung_disk_that_leads: HungDiskAsks,
+        own_records_that_count_early: OwnRecordsBelieved,
+        an_acknowledgement_before_its_records: AckBeforeRecords,
+        a_commit_that_one_replica_has: CommitUncounted,
+    }
+}

@@ -27,6 +27,7 @@ pub enum Event {
     Read { host: usize, process: u64, first: Index, shadows: Vec<Shadow> },
     Start { host: usize },
     Heal { way: (usize, usize) },
+    Cut { way: (usize, usize) },
     Unhang { host: usize },
     Propose,
     Fault,
@@ -171,6 +172,11 @@ impl World {
             }
             Event::Start { host } => self.start(host),
             Event::Heal { way } => self.heal(way),
+            Event::Cut { way } => {
+                if self.is_stormy {
+                    self.network.cut(way);
+                }
+            }
             Event::Unhang { host } => self.unhang(host),
             Event::Propose => self.propose(),
             Event::Fault => self.fault(),
@@ -480,11 +486,6 @@ impl World {
     }
 }
 
-/// True if a replica knows of no leader that its brick supports.
 fn wants_to_lead(process: &Process, now: u64) -> bool {
-    let leads_elsewhere = process.order.leader().is_some_and(|leader| {
-        let brick = member(usize::try_from(leader.0 - 1).expect("a small number")).brick;
-        process.supports.given(brick, now).is_some()
-    });
-    !process.order.is_leader() && !leads_elsewhere && !process.is_ending
+    process.order.lacks_leader(Moment { supports: &process.supports, now }) && !process.is_ending
 }
