@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 
 /// Batches under way that a group usually has at most.
 const HELD_USUAL: usize = 8;
+/// Records that are usually proposed at once.
+const BATCH_USUAL: usize = 4;
 
 /// A number of what must become durable: the order is told when it has. A higher one includes all lower ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -99,8 +101,8 @@ impl Order {
             self.append(Record { position, shadow: Shadow::of_bytes(&entry.data) });
         }
         let (now, later) = (ready.take_messages(), ready.take_persisted_messages());
-        let now: Vec<_> = now.into_iter().map(|message| self.to_ours(message)).collect();
-        let later: Vec<_> = later.into_iter().map(|message| self.to_ours(message)).collect();
+        let now: Vec<_> = now.into_iter().map(|message| self.address(message)).collect();
+        let later: Vec<_> = later.into_iter().map(|message| self.address(message)).collect();
         if vote.is_some() || !entries.is_empty() {
             self.given.0 += 1;
             self.out.ticket = Some(self.given);
@@ -156,7 +158,7 @@ impl Order {
         }
     }
     /// A message of the library's as ours. What it says is said now, whenever it leaves: so is under which era.
-    fn to_ours(&mut self, message: raft::eraftpb::Message) -> (ReplicaId, Message) {
+    fn address(&mut self, message: raft::eraftpb::Message) -> (ReplicaId, Message) {
         let to = ReplicaId(message.to);
         let number = match message.get_msg_type() {
             MessageType::MsgAppend => {
@@ -206,5 +208,10 @@ impl Order {
             (raft.prs().iter().map(|(_, progress)| progress.matched).min(), raft.raft_log.committed);
         let needless = matched.filter(|_| self.is_leader()).map_or(committed, |matched| matched.min(committed));
         self.raw.mut_store().trim(needless);
+        // The library keeps the space of its largest batch of late.
+        let unstable = &mut self.raw.raft.raft_log.unstable.entries;
+        if unstable.is_empty() && unstable.capacity() > BATCH_USUAL {
+            *unstable = Vec::new();
+        }
     }
 }

@@ -13,8 +13,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Shadows that the window holds at most. A leader that has more of them under way with its slowest follower reads
-/// older ones from the log, for that one alone: 1,024 of them are 12 KiB.
-pub const WINDOW_MAX: usize = 1024;
+/// older ones from the log, for that one alone. With what a growing queue holds in reserve they take 12 KiB, so that a replica of which
+/// another one is away stays below 16 KiB (rule Q1).
+pub const WINDOW_MAX: usize = 512;
 /// Entries that a message has at most, and that the caller is asked to read at once.
 pub const ENTRIES_MAX: usize = 256;
 
@@ -69,9 +70,11 @@ impl Log {
         let surplus = self.window.len().saturating_sub(WINDOW_MAX) as u64;
         let needless = (needless + 1).saturating_sub(self.window_first()).min(self.window.len() as u64);
         self.window.drain(..usize::try_from(needless.max(surplus)).expect("no more than the window has"));
-        // An idle group gives its memory back.
+        // An idle group gives its memory back, and what came at once leaves no more than the bound.
         if self.window.is_empty() && self.window.capacity() > 0 {
             self.window = VecDeque::new();
+        } else if self.window.capacity() > 2 * WINDOW_MAX {
+            self.window.shrink_to(WINDOW_MAX);
         }
     }
     /// Lets go of the records before `first`.
@@ -108,9 +111,8 @@ impl Log {
         found.or_else(|| self.window.get(at(self.window_first())?).copied())
     }
     fn entry(&self, index: u64, shadow: Option<Shadow>) -> raft::eraftpb::Entry {
-        let mut entry = raft::eraftpb::Entry::default();
-        entry.index = index;
-        entry.term = self.runs.term(Index(index)).expect("only what the log has is asked for").0;
+        let term = self.runs.term(Index(index)).expect("only what the log has is asked for").0;
+        let mut entry = raft::eraftpb::Entry { index, term, ..Default::default() };
         if let Some(shadow) = shadow.filter(|shadow| *shadow != Shadow::TERM) {
             entry.data = shadow.to_bytes().to_vec().into();
         }

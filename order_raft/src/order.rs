@@ -157,6 +157,9 @@ impl Order {
     pub fn receive(&mut self, from: ReplicaId, message: Message, moment: Moment<'_>) {
         let Some(at) = self.others.iter().position(|member| member.replica == from) else { return };
         match &message.body {
+            // To the library term 0 is a message of its own, and nobody has more than its leader.
+            _ if message.term == Term(0) => return,
+            Body::Appended { index, .. } if self.leads(message.term) && *index > self.last().index => return,
             Body::Vote { released, .. } if !self.may_answer(from, message.term, *released, moment) => return,
             Body::Release if !self.may_succeed(from, message.term, moment) => return,
             Body::Append { number, .. } => {
@@ -233,6 +236,7 @@ impl Order {
     /// Hands the lead to another replica: from now on this one has no lease and takes no proposals in its term. Nothing comes of
     /// it if a message is lost; `resign` ends it.
     pub fn transfer(&mut self, to: ReplicaId) -> Result<(), NotLeader> {
+        assert!(self.others.iter().any(|member| member.replica == to), "a leader hands over to another member");
         if !self.is_leader() {
             return Err(NotLeader(self.leader()));
         }
@@ -353,3 +357,7 @@ impl Order {
         others.unwrap_or(&self.me).brick
     }
 }
+
+/// An order goes from core to core with its group.
+const fn is_send<T: Send>() {}
+const _: () = is_send::<Order>();

@@ -1,5 +1,6 @@
 //! What goes wrong, and how a run ends.
 
+use crate::network::Packet;
 use crate::world::{Event, Figures, MS, S, World};
 use order_raft::support::Ended;
 
@@ -14,7 +15,7 @@ pub fn fault(world: &mut World) {
     let host = world.random.index(count);
     let other = (host + 1 + world.random.index(count - 1)) % count;
     let time = world.random.within(10 * MS..7 * S);
-    match world.random.within(0..17) {
+    match world.random.within(0..18) {
         0 | 1 => cut(world, &[(host, other), (other, host)], time),
         2 | 3 => cut(world, &[(host, other)], time),
         4 => {
@@ -49,6 +50,7 @@ pub fn fault(world: &mut World) {
             let leader = (0..count).find(|host| world.hosts[*host].has_lease(world.now)).unwrap_or(host);
             hear_late(world, leader);
         }
+        15 => give_back(world),
         _ => transfer(world, other),
     }
 }
@@ -76,6 +78,18 @@ fn hear_late(world: &mut World, host: usize) {
     }
 }
 
+/// A leader gives back its support, and leads no longer.
+fn give_back(world: &mut World) {
+    let Some(host) = (0..world.hosts.len()).find(|host| world.hosts[*host].has_lease(world.now)) else { return };
+    let now = world.hosts[host].clock(world.now);
+    let process = world.hosts[host].process.as_mut().expect("who has a lease is there");
+    for (to, ask) in process.supports.give_back(now) {
+        let to = usize::try_from(to.0 - 100).expect("a small number");
+        world.send((host, to), Packet::Ask(ask));
+    }
+    assert!(!world.hosts[host].has_lease(world.now), "what was given back counts no longer");
+}
+
 /// Begins a clean end: the host stops once it supports nobody.
 fn end(world: &mut World, host: usize) {
     if let Some(process) = &mut world.hosts[host].process {
@@ -85,12 +99,12 @@ fn end(world: &mut World, host: usize) {
 }
 
 fn transfer(world: &mut World, to: usize) {
-    let to = world.hosts[to].member.replica;
-    for host in 0..world.hosts.len() {
+    let target = world.hosts[to].member.replica;
+    for host in others(world.hosts.len(), to) {
         let Some(number) = world.hosts[host].process.as_ref().map(|process| process.number) else { continue };
         let mut done = false;
         world.tell(host, number, |process, now| {
-            done = process.order.transfer(to).is_ok();
+            done = process.order.transfer(target).is_ok();
             if done && process.released.is_none() {
                 process.released = Some(now);
             }

@@ -7,7 +7,7 @@ use crate::network::{Network, Packet};
 use crate::random::Random;
 use base::{Index, ReplicaId, Term};
 use order_raft::support::{ASK_EVERY_NS, BrickId, Ended, Epoch, Supports};
-use order_raft::{Body, Effects, Message, Moment, Order, Role, Shadow, Stage};
+use order_raft::{Body, Effects, Message, Moment, Order, Record, Role, Shadow, Stage};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -62,6 +62,8 @@ pub struct Figures {
     pub leases_looked_at: u64,
     pub messages: u64,
     pub transfers: u64,
+    /// Records that took the place of some of a higher term.
+    pub came_back: u64,
 }
 
 pub struct World {
@@ -124,9 +126,6 @@ impl World {
         while self.due.peek().is_some_and(|due| due.0.0 <= end) {
             let Reverse(Due(time, _, event)) = self.due.pop().expect("it was there");
             self.now = time;
-            if std::env::var("TRACE").is_ok() {
-                println!("{time} {event:?}");
-            }
             self.figures.steps += 1;
             self.happen(event);
             self.look();
@@ -237,9 +236,10 @@ impl World {
             self.check_bond(host, term, candidate);
         }
         let process = self.hosts[host].process.as_mut().expect("it has effects");
-        if let Some(from) = effects.void_from {
-            process.records.split_off(&from.0);
-        }
+        let void = effects.void_from.map(|from| process.records.split_off(&from.0)).unwrap_or_default();
+        let comes_back =
+            |record: &Record| void.get(&record.position.index.0).is_some_and(|old| old.0 > record.position.term);
+        self.figures.came_back += effects.append.iter().filter(|record| comes_back(record)).count() as u64;
         let mut items: Vec<Item> = effects.vote.map(|(term, vote)| Item::Vote(term, vote)).into_iter().collect();
         for record in &effects.append {
             process.records.insert(record.position.index.0, (record.position.term, record.shadow));
