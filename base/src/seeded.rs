@@ -244,8 +244,8 @@ pub enum Bug {
     VoteAfterStart,
     /// A replica that hears of a higher term forgets that it is bound to its leader (rule P4).
     BondEndsWithTerm,
-    /// A leader's lease counts whoever acknowledged its term in whatever era of support (rule P4).
-    AnyEraCounts,
+    /// A leader's lease counts whoever acknowledged its term in whatever spell of support (rule P4).
+    AnySpellCounts,
     /// A leader keeps its lease when the support for its brick has ended (rule P4).
     LeaseOutlivesSupport,
     /// Support counts from the moment at which the answer comes, not from that of the question (rule P4).
@@ -387,7 +387,7 @@ impl Bug {
         Bug::VoteAgainstSupported,
         Bug::VoteAfterStart,
         Bug::BondEndsWithTerm,
-        Bug::AnyEraCounts,
+        Bug::AnySpellCounts,
         Bug::LeaseOutlivesSupport,
         Bug::LeaseFromAnswer,
         Bug::LeaseKeptInTransfer,

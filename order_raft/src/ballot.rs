@@ -1,4 +1,4 @@
-//! Who gets this replica's vote, and when a leader has its lease (rules P4 and P17).
+//! The replica's vote, who gets it, and a leader's lease (rules P4 and P17).
 //!
 //! A follower that acknowledges a leader's term while its brick supports the leader's is bound to it as long as that support lasts
 //! without a break. It neither votes nor campaigns then, whatever terms it has heard of since. So as long as a leader counts a majority
@@ -49,15 +49,15 @@ impl Order {
     /// The leader whose lease may count on this replica.
     fn bound(&self, moment: Moment<'_>) -> Option<Followed> {
         let stands = |to: &Followed| {
-            let era = moment.supports.given(self.brick(to.leader), moment.now);
-            era.is_some() && era == to.era
+            let spell = moment.supports.given(self.brick(to.leader), moment.now);
+            spell.is_some() && spell == to.spell
         };
         // A seeded bug forgets the leader with its term.
         let forgets = |to: &Followed| seeded::active(Bug::BondEndsWithTerm) && to.term < self.term();
         self.followed.filter(|to| stands(to) && !forgets(to) && !seeded::active(Bug::VoteAgainstSupported))
     }
     /// True if this replica leads and nobody else can, so that what it has committed is all that is: bricks of a majority of
-    /// the voters support its brick, and acknowledged its term in the same eras. A leader that has committed nothing
+    /// the voters support its brick, and acknowledged its term in the same spells. A leader that has committed nothing
     /// yet in its term may not know all that was committed before.
     pub fn has_lease(&self, moment: Moment<'_>) -> bool {
         let serves = self.is_leader() && self.raw.raft.commit_to_current_term();
@@ -67,8 +67,8 @@ impl Order {
         }
         let counts = |(at, member): (usize, &crate::order::Member)| {
             let had = moment.supports.had(member.brick, moment.now);
-            let any_era = seeded::active(Bug::AnyEraCounts) && self.heard(at).era.is_some();
-            had.is_some() && (had == self.heard(at).era || any_era)
+            let any_spell = seeded::active(Bug::AnySpellCounts) && self.heard(at).spell.is_some();
+            had.is_some() && (had == self.heard(at).spell || any_spell)
         };
         let supporters = self.others.iter().enumerate().filter(|other| counts(*other)).count();
         // The leader's own brick is one of them.

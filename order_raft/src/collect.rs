@@ -1,4 +1,4 @@
-//! What an order wants done, gathered from the library after each event.
+//! The effects of events: all that an order wants done, gathered from the library.
 
 use crate::convert::to_ours;
 use crate::message::{Body, Message, Number, Position, Record, Shadow, Stage};
@@ -29,7 +29,8 @@ pub enum Role {
     Follower(Option<ReplicaId>),
 }
 
-/// What is to be done, in this order: into the log, as one stream, `vote`, then `append`; then messages, commits and the rest.
+/// The things to be done, in this order: into the log, as one stream, `vote`, then `append`; then messages, commits and the
+/// rest.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// A record of the term, and of the vote in it.
@@ -111,7 +112,8 @@ impl Order {
         self.raw.advance_append_async(ready);
         let log = &self.raw.raft.raft_log;
         // There are no changes of membership, so to the library what is committed is applied.
-        let applied = log.committed.min(log.persisted).max(log.applied);
+        let applied = log.committed.min(log.persisted);
+        assert!(applied >= log.applied, "neither falls below what is committed and durable");
         self.raw.advance_apply_to(applied);
         self.out.send.extend(now);
         self.hold(number, later);
@@ -139,6 +141,7 @@ impl Order {
         if seeded::active(Bug::OwnRecordsBelieved) && self.raw.raft.state == StateRole::Leader {
             self.raw.on_persist_ready(number);
         }
+        assert!(self.held.back().is_none_or(|last| last.number < number), "the library numbers what it gives");
         self.held.push_back(Held { after: self.given, number, messages });
         self.let_go();
     }
@@ -157,7 +160,7 @@ impl Order {
             self.held = VecDeque::new();
         }
     }
-    /// A message of the library's as ours. What it says is said now, whenever it leaves: so is under which era.
+    /// A message of the library's as ours. What it says is said now, whenever it leaves: so is under which spell.
     fn address(&mut self, message: raft::eraftpb::Message) -> (ReplicaId, Message) {
         let to = ReplicaId(message.to);
         let number = match message.get_msg_type() {
@@ -168,7 +171,7 @@ impl Order {
             _ => self.answering,
         };
         let under = self.followed.filter(|followed| followed.leader == to && followed.term.0 == message.term);
-        let under = under.and_then(|followed| followed.era);
+        let under = under.and_then(|followed| followed.spell);
         (to, Message { term: Term(message.term), under, body: to_ours(&message, number) })
     }
     /// Tells a new role and a higher commit index.
@@ -187,6 +190,7 @@ impl Order {
             self.out.role = Some(self.told);
         }
         let commit = if seeded::active(Bug::CommitUncounted) { self.acknowledged_by_one() } else { self.committed() };
+        assert!(commit >= self.commit, "what is committed stays so");
         if commit > self.commit {
             self.commit = commit;
             self.out.commit = Some(commit);

@@ -19,12 +19,12 @@ pub const WINDOW_MAX: usize = 512;
 /// Entries that a message has at most, and that the caller is asked to read at once.
 pub const ENTRIES_MAX: usize = 256;
 
-/// What is read again, or can't be: asked for while the library only looks.
+/// Records that are to be read again, or can't be: the library asks while it only looks.
 #[derive(Default)]
 struct Wanted {
     /// The first index of what the caller is to read, and is reading.
     reading: BTreeSet<u64>,
-    /// What it has not been told of yet.
+    /// Ranges that it has not been told of yet.
     old: Vec<(Index, Index)>,
     /// Followers that seem to need what is no longer kept.
     lacking: Vec<ReplicaId>,
@@ -85,6 +85,7 @@ impl Log {
     /// Takes shadows that the caller has read; `forget_found` ends it.
     pub fn lend_found(&mut self, first: Index, shadows: Vec<Shadow>) {
         self.wanted.get_mut().reading.remove(&first.0);
+        assert!(self.found.is_none(), "what was read is used at once");
         self.found = Some((first.0, shadows));
     }
     /// Ends what `lend_found` began.

@@ -1,6 +1,6 @@
-//! What replicas of a group tell each other, and what an order knows of a record.
+//! Messages between the replicas of a group, and a record as an order knows it.
 
-use crate::support::Era;
+use crate::support::Spell;
 use base::{Index, Term};
 
 /// A record as the order knows it: the record itself stays with the caller, by its index.
@@ -85,9 +85,9 @@ pub enum Stage {
 pub struct Message {
     /// The sender's term; in the first round of an election the next one.
     pub term: Term,
-    /// The era in which the sender's brick supported the receiver's when this was said (rule P4).
-    pub under: Option<Era>,
-    /// What is said.
+    /// The spell in which the sender's brick supported the receiver's when this was said (rule P4).
+    pub under: Option<Spell>,
+    /// The contents.
     pub body: Body,
 }
 
@@ -131,7 +131,7 @@ pub enum Body {
         stage: Stage,
         /// The end of the candidate's log.
         last: Position,
-        /// What the candidate knows to be committed.
+        /// The end of what the candidate knows to be committed.
         commit: Position,
         /// True if the leader of the term before gave up its lease for this candidate.
         released: bool,
@@ -142,7 +142,7 @@ pub enum Body {
         stage: Stage,
         /// True if the vote is the candidate's.
         granted: bool,
-        /// What the voter knows to be committed.
+        /// The end of what the voter knows to be committed.
         commit: Position,
     },
     /// Leader to the replica that is to lead: I serve no read any more in this term.

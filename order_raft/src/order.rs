@@ -5,7 +5,7 @@ use crate::convert::to_theirs;
 use crate::log::Log;
 use crate::message::{Body, Message, Number, Position, Shadow};
 use crate::runs::TermRuns;
-use crate::support::{BrickId, Era, Nanos, Supports};
+use crate::support::{BrickId, Nanos, Spell, Supports};
 use base::seeded::{self, Bug};
 use base::{Index, ReplicaId, Term};
 use raft::eraftpb::{self, ConfState};
@@ -28,7 +28,7 @@ pub struct Member {
     pub brick: BrickId,
 }
 
-/// What an order keeps durable beside its records.
+/// Things that are durable beside the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HardState {
     /// The highest term that was heard of.
@@ -48,7 +48,7 @@ pub struct Moment<'a> {
     pub now: Nanos,
 }
 
-/// Why nothing was proposed: another replica leads, perhaps this one.
+/// A refusal: this replica does not lead, or hands over. The one that does, if it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotLeader(pub Option<ReplicaId>);
 
@@ -57,17 +57,17 @@ pub struct NotLeader(pub Option<ReplicaId>);
 pub(crate) struct Followed {
     pub(crate) leader: ReplicaId,
     pub(crate) term: Term,
-    /// The era in which its brick was supported then.
-    pub(crate) era: Option<Era>,
+    /// The spell in which its brick was supported then.
+    pub(crate) spell: Option<Spell>,
 }
 
-/// What a leader knows of a follower in its term, beyond what the library does.
+/// Things that a leader knows of a follower in its term, and the library does not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
     /// The leader's term; what was heard in another one counts no longer.
     term: Term,
-    /// The latest era in which the follower acknowledged the term.
-    pub(crate) era: Option<Era>,
+    /// The latest spell in which the follower acknowledged the term.
+    pub(crate) spell: Option<Spell>,
     /// Appends up to this number were sent before the follower's highest acknowledged index was known.
     pub(crate) before: Number,
     /// Appends up to this number were sent before the follower was asked for the record before the first that is kept.
@@ -91,7 +91,7 @@ pub struct Order {
     /// The number of the append that is being answered.
     pub(crate) answering: Number,
     pub(crate) followed: Option<Followed>,
-    /// In the order of `others`.
+    /// One for each of `others`.
     heard: Vec<Heard>,
     /// The term in which this leader has given up its lease for another replica.
     pub(crate) released: Option<Term>,
@@ -105,6 +105,7 @@ impl Order {
         let others: Vec<Member> = members.iter().copied().filter(|member| member.replica != me).collect();
         let mut voters = ConfState::default();
         voters.set_voters(members.iter().map(|member| member.replica.0).collect());
+        assert!(me.0 > 0 && others.len() + 1 == members.len(), "replicas' ids are above 0 and differ");
         let (before, last) = (log.before().index, log.last());
         let mut theirs = eraftpb::HardState::default();
         // A record is as good as a vote record for its term.
@@ -150,7 +151,13 @@ impl Order {
             return Err(NotLeader(self.leader()));
         }
         let data = shadow.to_bytes().to_vec();
+        let before = self.last().index;
         self.raw.propose(Vec::new(), data).expect("a leader takes proposals, as many as there are");
+        assert_eq!(
+            self.last(),
+            Position { index: Index(before.0 + 1), term: self.term() },
+            "a proposal is the next record"
+        );
         Ok(self.last().index)
     }
     /// A message from another member.
@@ -175,14 +182,14 @@ impl Order {
         let matched = self.matched(from);
         self.step(to_theirs(from, self.me.replica, message));
         let mut heard = self.heard(at);
-        heard.era = heard.era.max(under);
+        heard.spell = heard.spell.max(under);
         if self.matched(from) > matched {
             heard.before = self.appends;
         }
         self.heard[at] = heard;
         self.collect();
     }
-    /// What this replica has heard of another one in its term.
+    /// All that this replica has heard of another one in its term.
     pub(crate) fn heard(&self, at: usize) -> Heard {
         let term = self.term();
         let known = Some(self.heard[at]).filter(|heard| heard.term == term);
@@ -195,8 +202,8 @@ impl Order {
     /// Remembers a leader whose append is about to be acknowledged.
     fn follow(&mut self, leader: ReplicaId, term: Term, moment: Moment<'_>) {
         if term >= self.term() {
-            let era = moment.supports.given(self.brick(leader), moment.now);
-            self.followed = Some(Followed { leader, term, era });
+            let spell = moment.supports.given(self.brick(leader), moment.now);
+            self.followed = Some(Followed { leader, term, spell });
         }
     }
     /// True for a refusal that the library does not get. One at or below what the follower has acknowledged is either old, or the
@@ -204,11 +211,11 @@ impl Order {
     /// first that is kept is either old, or the follower must heal.
     fn is_final(&mut self, at: usize, term: Term, number: Number, index: Index) -> bool {
         let (from, heard) = (self.others[at].replica, self.heard(at));
-        if !self.leads(term) {
+        if !self.leads(term) || seeded::active(Bug::LossAccepted) {
             return false;
         }
         let (is_lost, is_behind) = (index <= self.matched(from), index.0 + 1 == self.first().0);
-        if is_lost && number > heard.before && !self.out.lost.contains(&from) && !seeded::active(Bug::LossAccepted) {
+        if is_lost && number > heard.before && !self.out.lost.contains(&from) {
             self.out.lost.push(from);
         }
         match is_behind && !is_lost {
@@ -281,6 +288,7 @@ impl Order {
         let Some(at) = self.others.iter().position(|member| member.replica == to) else { return };
         self.heard[at] = Heard { asked_for_first: self.appends, ..self.heard(at) };
         let Some(progress) = self.raw.raft.mut_prs().get_mut(to.0) else { return };
+        assert!(progress.matched < first, "who has acknowledged the first that is kept lacks nothing");
         progress.next_idx = first;
         progress.resume();
         self.raw.raft.send_append(to.0);
@@ -288,6 +296,7 @@ impl Order {
     /// Shadows of old records from `first` on, which `Effects::old` asked for.
     pub fn found(&mut self, first: Index, shadows: Vec<Shadow>) {
         let end = first.0 + shadows.len() as u64;
+        assert!(end <= self.last().index.0 + 1, "only what the log has can be read from it");
         self.raw.mut_store().lend_found(first, shadows);
         if self.is_leader() {
             let progress = self.raw.raft.prs().iter();

@@ -1,4 +1,4 @@
-//! Which term the record at an index has: a log's terms as runs, since terms change rarely.
+//! A log's terms as runs, since terms change rarely.
 
 use crate::message::Position;
 use base::{Index, Term};
@@ -81,5 +81,53 @@ impl TermRuns {
     /// The bytes of memory that the runs take.
     pub fn memory(&self) -> usize {
         self.runs.capacity() * size_of::<(Index, Term)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(index: u64, term: u64) -> Position {
+        Position { index: Index(index), term: Term(term) }
+    }
+
+    fn runs(terms: &[u64]) -> TermRuns {
+        let mut runs = TermRuns::default();
+        (1..).zip(terms).for_each(|(index, term)| runs.push(at(index, *term)));
+        runs
+    }
+
+    #[test]
+    fn terms_are_those_of_the_records_from_the_one_before_the_first_that_is_kept() {
+        let terms = [1, 1, 3, 3, 3, 7];
+        for first in 1..=7 {
+            let mut runs = runs(&terms);
+            runs.keep_from(Index(first));
+            runs.keep_from(Index(1));
+            let known = |index: u64| match index {
+                0 => Some(Term(0)),
+                _ => terms.get(index as usize - 1).map(|term| Term(*term)),
+            };
+            for index in 0..9 {
+                assert_eq!(
+                    runs.term(Index(index)),
+                    known(index).filter(|_| index + 1 >= first),
+                    "{index} from {first}"
+                );
+            }
+            assert_eq!(runs.last(), at(6, 7));
+            runs.push(at(7, 9));
+            assert_eq!((runs.last(), runs.last_run()), (at(7, 9), Index(7)));
+        }
+    }
+
+    #[test]
+    fn a_record_voids_what_is_there_and_after_it() {
+        let mut runs = runs(&[1, 1, 3, 3, 7]);
+        runs.push(at(3, 2));
+        assert_eq!((runs.last(), runs.term(Index(2)), runs.term(Index(4))), (at(3, 2), Some(Term(1)), None));
+        runs.push(at(1, 5));
+        assert_eq!((runs.last(), runs.term(Index(2))), (at(1, 5), None));
     }
 }

@@ -1,4 +1,4 @@
-//! What an order costs: CPU per record on three replicas together, and memory of an idle one. By hand, on a quiet machine:
+//! The costs of an order: CPU per record on three replicas together, and memory of an idle one. By hand, on a quiet machine:
 //! `cargo test --release -p order_raft --test cost -- --ignored --nocapture`.
 
 use base::{Index, ReplicaId};

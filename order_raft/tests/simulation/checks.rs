@@ -1,4 +1,4 @@
-//! What must hold in every step, whoever looks from outside.
+//! Things that must hold in every step, as seen from outside.
 
 use crate::disk::Records;
 use base::{Index, ReplicaId, Term};

@@ -41,7 +41,7 @@ pub struct Disk {
     pub settled: Records,
 }
 
-/// What replay finds.
+/// The state that replay finds.
 pub struct Found {
     pub hard: HardState,
     pub runs: TermRuns,

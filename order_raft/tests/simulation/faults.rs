@@ -1,4 +1,4 @@
-//! What goes wrong, and how a run ends.
+//! Faults, and the end of a run.
 
 use crate::network::Packet;
 use crate::world::{Event, Figures, MS, S, World};

@@ -2,14 +2,14 @@
 
 use crate::disk::{Disk, Records};
 use base::{ReplicaId, Term};
-use order_raft::support::{BrickId, Ended, Era, Nanos, Supports};
+use order_raft::support::{BrickId, Ended, Nanos, Spell, Supports};
 use order_raft::{Member, Moment, Order};
 
 /// The leader that was acknowledged last while its brick was supported.
 #[derive(Clone, Copy)]
 pub struct Bond {
     pub leader: Member,
-    pub era: Era,
+    pub spell: Spell,
     pub term: Term,
 }
 
@@ -25,7 +25,7 @@ pub struct Process {
     pub hinted: u64,
     pub campaign_is_due: bool,
     pub nudge_is_due: bool,
-    /// When this leader began to hand over, by its clock.
+    /// The time at which this leader began to hand over, by its clock.
     pub released: Option<Nanos>,
     pub bond: Option<Bond>,
     /// Leaders up to this term have let it go.

@@ -56,31 +56,72 @@ mod bugs {
         seeded::set(Some(bug));
         let failed = (0..SEEDS_MAX).find_map(|seed| super::run(seed).err());
         seeded::set(None);
-        println!("{bug:?}: {}", failed.unwrap_or_else(|| panic!("{bug:?} went unnoticed for {SEEDS_MAX} seeds")));
+        let failed = failed.unwrap_or_else(|| panic!("{bug:?} went unnoticed for {SEEDS_MAX} seeds"));
+        println!("{bug:?}: {failed}");
     }
 
-    macro_rules! caught {
-        ($($test:ident: $bug:ident),* $(,)?) => {
-            $(#[test]
-            fn $test() {
-                caught(Bug::$bug);
-            })*
-        };
+    #[test]
+    fn a_vote_before_its_record() {
+        caught(Bug::VoteBeforeDurable);
     }
 
-    caught! {
-        a_vote_before_its_record: VoteBeforeDurable,
-        a_vote_against_who_is_supported: VoteAgainstSupported,
-        a_vote_right_after_a_start: VoteAfterStart,
-        a_bond_that_ends_with_its_term: BondEndsWithTerm,
-        a_lease_of_whatever_era: AnyEraCounts,
-        a_lease_that_outlives_support: LeaseOutlivesSupport,
-        a_lease_that_begins_with_the_answer: LeaseFromAnswer,
-        a_lease_that_is_kept_in_a_transfer: LeaseKeptInTransfer,
-        support_of_who_hears_nothing: SupportOneWay,
-        a_hung_disk_that_leads: HungDiskAsks,
-        own_records_that_count_early: OwnRecordsBelieved,
-        an_acknowledgement_before_its_records: AckBeforeRecords,
-        a_commit_that_one_replica_has: CommitUncounted,
+    #[test]
+    fn a_vote_against_who_is_supported() {
+        caught(Bug::VoteAgainstSupported);
+    }
+
+    #[test]
+    fn a_vote_right_after_a_start() {
+        caught(Bug::VoteAfterStart);
+    }
+
+    #[test]
+    fn a_bond_that_ends_with_its_term() {
+        caught(Bug::BondEndsWithTerm);
+    }
+
+    #[test]
+    fn a_lease_of_whatever_spell() {
+        caught(Bug::AnySpellCounts);
+    }
+
+    #[test]
+    fn a_lease_that_outlives_support() {
+        caught(Bug::LeaseOutlivesSupport);
+    }
+
+    #[test]
+    fn a_lease_that_begins_with_the_answer() {
+        caught(Bug::LeaseFromAnswer);
+    }
+
+    #[test]
+    fn a_lease_that_is_kept_in_a_transfer() {
+        caught(Bug::LeaseKeptInTransfer);
+    }
+
+    #[test]
+    fn support_of_who_hears_nothing() {
+        caught(Bug::SupportOneWay);
+    }
+
+    #[test]
+    fn a_hung_disk_that_leads() {
+        caught(Bug::HungDiskAsks);
+    }
+
+    #[test]
+    fn own_records_that_count_early() {
+        caught(Bug::OwnRecordsBelieved);
+    }
+
+    #[test]
+    fn an_acknowledgement_before_its_records() {
+        caught(Bug::AckBeforeRecords);
+    }
+
+    #[test]
+    fn a_commit_that_one_replica_has() {
+        caught(Bug::CommitUncounted);
     }
 }

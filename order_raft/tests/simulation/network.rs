@@ -20,7 +20,7 @@ pub type Way = (usize, usize);
 struct Lane {
     /// Nothing arrives before what was sent earlier.
     last: u64,
-    /// Until when, and by how much, everything is late.
+    /// The time until which everything is late, and by how much.
     late: (u64, u64),
 }
 
@@ -59,7 +59,7 @@ impl Network {
     pub fn calm(&mut self) {
         self.lanes.values_mut().for_each(|lane| lane.late = (0, 0));
     }
-    /// When a packet that is sent now arrives; `None` if it is lost.
+    /// The arrival of a packet that is sent now; `None` if it is lost.
     pub fn arrival(&mut self, way: Way, packet: &Packet, now: u64, random: &mut Random) -> Option<u64> {
         if self.is_cut(way) {
             return None;

@@ -132,7 +132,7 @@ impl World {
         }
         self.now = end;
     }
-    /// What holds between any two events.
+    /// Looks whether all holds that holds between any two events.
     fn look(&mut self) {
         let mut leased = (0..self.hosts.len()).filter(|host| self.hosts[*host].has_lease(self.now));
         let Some(leader) = leased.next() else { return };
@@ -275,8 +275,8 @@ impl World {
     fn check_bond(&self, host: usize, term: Term, candidate: ReplicaId) {
         let (voter, now) = (&self.hosts[host], self.hosts[host].clock(self.now));
         let process = voter.process.as_ref().expect("it votes");
-        let Some(Bond { leader, era, term: led }) = process.bond else { return };
-        let stands = process.supports.given(leader.brick, now) == Some(era);
+        let Some(Bond { leader, spell, term: led }) = process.bond else { return };
+        let stands = process.supports.given(leader.brick, now) == Some(spell);
         let is_against = stands && leader.replica != candidate && led > process.let_go;
         assert!(!is_against, "{host} votes for {candidate} in {term} and supports {leader:?}");
     }
@@ -289,8 +289,8 @@ impl World {
             Body::Appended { .. } | Body::Refused { .. } => {
                 let leader = member(usize::try_from(to.0 - 1).expect("a small number"));
                 let process = self.hosts[host].process.as_mut().expect("it sends");
-                if let (Some(era), true) = (message.under, process.order.leader() == Some(to)) {
-                    process.bond = Some(Bond { leader, era, term: message.term });
+                if let (Some(spell), true) = (message.under, process.order.leader() == Some(to)) {
+                    process.bond = Some(Bond { leader, spell, term: message.term });
                 }
             }
             _ => {}
@@ -350,7 +350,7 @@ impl World {
             self.after(jitter, Event::Campaign { host, process: number });
         }
     }
-    /// What a brick does every 400 ms of its clock.
+    /// A brick's work every 400 ms of its clock.
     fn tick(&mut self, host: usize, number: u64) {
         if self.hosts[host].process.as_ref().is_none_or(|process| process.number != number) {
             return;
@@ -367,7 +367,7 @@ impl World {
         }
         let has_lease = self.hosts[host].has_lease(self.now);
         self.tell(host, number, |process, now| {
-            // A leader whose followers acknowledged it in an earlier era asks them again.
+            // A leader whose followers acknowledged it in an earlier spell asks them again.
             if !has_lease && process.order.is_leader() {
                 process.order.nudge();
             }

@@ -3,8 +3,8 @@
 //!
 //! A brick that leads groups asks each other brick for support every 400 ms. One that grants it promises for 2 s of its clock neither to
 //! vote nor to campaign against the asker (rule P4); the asker counts 9/10 of that, from the moment at which it asked. The grant
-//! belongs to an *era* of the giver, which ends when its support does and never comes back, so that who acknowledged a leader's term
-//! in an earlier era does not count for its lease. Stamps of asks rise, so what comes late or twice changes nothing.
+//! belongs to an *spell* of the giver, which ends when its support does and never comes back, so that who acknowledged a leader's term
+//! in an earlier spell does not count for its lease. Stamps of asks rise, so what comes late or twice changes nothing.
 
 use base::seeded::{self, Bug};
 use std::collections::BTreeMap;
@@ -39,10 +39,10 @@ pub struct Epoch(pub u64);
 
 /// A time of unbroken support, as its giver numbers them. The process that numbers is part of it, so none comes twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Era {
+pub struct Spell {
     /// The giver's process.
     pub epoch: Epoch,
-    /// The era's number there.
+    /// The spell's number there.
     pub number: u64,
 }
 
@@ -60,7 +60,7 @@ pub enum Ended {
 pub enum Wish {
     /// Support me for another while.
     Support,
-    /// What you promised may run out; I only show that I am here.
+    /// Let your promise run out; I only show that I am here.
     Nothing,
     /// I count on your support no longer: you are free at once.
     Freedom,
@@ -93,21 +93,21 @@ pub struct Answer {
     pub asked: Stamp,
     /// The giver's process and clock.
     pub answered: Stamp,
-    /// The number of the era, of the giver's process, if it grants support.
-    pub era: Option<u64>,
+    /// The number of the spell, of the giver's process, if it grants support.
+    pub spell: Option<u64>,
 }
 
 /// Support that this brick gives.
 #[derive(Clone, Copy, Debug)]
 struct Given {
-    era: u64,
+    spell: u64,
     until: Nanos,
 }
 
 /// Support that this brick has.
 #[derive(Clone, Copy, Debug)]
 struct Had {
-    era: Era,
+    spell: Spell,
     until: Nanos,
 }
 
@@ -130,8 +130,8 @@ pub struct Supports {
     silent_until: Nanos,
     /// True once the brick gives no more support: its process is about to end.
     is_ending: bool,
-    /// Eras that were begun, of all peers.
-    eras: u64,
+    /// Spells that were begun, of all peers.
+    spells: u64,
     /// The latest stamp of a question.
     stamp: Nanos,
     /// Answers to questions up to this stamp don't count: support was given back after them.
@@ -144,7 +144,7 @@ impl Supports {
     pub fn open(epoch: Epoch, ended: Ended, now: Nanos) -> Supports {
         let is_silent = ended == Ended::Somehow && !seeded::active(Bug::VoteAfterStart);
         let silent_until = if is_silent { now + SILENCE_NS } else { now };
-        Supports { epoch, silent_until, is_ending: false, eras: 0, stamp: 0, floor: 0, peers: BTreeMap::new() }
+        Supports { epoch, silent_until, is_ending: false, spells: 0, stamp: 0, floor: 0, peers: BTreeMap::new() }
     }
     /// The question to ask of `to` now. `oldest_write` says since when the oldest log write under way has been so.
     pub fn ask(&mut self, to: BrickId, oldest_write: Option<Nanos>, now: Nanos) -> Ask {
@@ -176,19 +176,20 @@ impl Supports {
         let is_same_process = peer.asked.is_some_and(|before| before.epoch == ask.asked.epoch);
         peer.asked = Some(ask.asked);
         peer.given = peer.given.filter(|given| is_same_process && given.until > now && ask.wish != Wish::Freedom);
+        assert!(peer.given.is_none_or(|given| given.until <= now + PROMISE_NS), "no promise is longer than any");
         let grants = ask.wish == Wish::Support && hears && !self.is_ending;
         if grants {
-            let era = peer.given.map_or_else(
+            let spell = peer.given.map_or_else(
                 || {
-                    self.eras += 1;
-                    self.eras
+                    self.spells += 1;
+                    self.spells
                 },
-                |given| given.era,
+                |given| given.spell,
             );
-            peer.given = Some(Given { era, until: now + PROMISE_NS });
+            peer.given = Some(Given { spell, until: now + PROMISE_NS });
         }
-        let era = peer.given.filter(|_| grants).map(|given| given.era);
-        Some(Answer { asked: ask.asked, answered: Stamp { epoch: self.epoch, at: now }, era })
+        let spell = peer.given.filter(|_| grants).map(|given| given.spell);
+        Some(Answer { asked: ask.asked, answered: Stamp { epoch: self.epoch, at: now }, spell })
     }
     /// True if who has seen this answer of ours has heard us lately.
     fn hears(&self, seen: Option<Stamp>, now: Nanos) -> bool {
@@ -203,24 +204,24 @@ impl Supports {
             return;
         }
         assert!(answer.asked.at <= self.stamp, "answers follow questions");
-        let Some(number) = answer.era else { return };
-        let era = Era { epoch: answer.answered.epoch, number };
+        let Some(number) = answer.spell else { return };
+        let spell = Spell { epoch: answer.answered.epoch, number };
         let asked = if seeded::active(Bug::LeaseFromAnswer) { now } else { answer.asked.at };
         let until = asked + COUNTED_NS;
-        let known = peer.had.filter(|had| had.era >= era);
-        if known.is_none_or(|had| had.era == era && had.until < until) {
-            peer.had = Some(Had { era, until });
+        let known = peer.had.filter(|had| had.spell >= spell);
+        if known.is_none_or(|had| had.spell == spell && had.until < until) {
+            peer.had = Some(Had { spell, until });
         }
     }
-    /// The era in which this brick supports another one now.
-    pub fn given(&self, to: BrickId, now: Nanos) -> Option<Era> {
+    /// The spell in which this brick supports another one now.
+    pub fn given(&self, to: BrickId, now: Nanos) -> Option<Spell> {
         let given = self.peers.get(&to)?.given.filter(|given| given.until > now)?;
-        Some(Era { epoch: self.epoch, number: given.era })
+        Some(Spell { epoch: self.epoch, number: given.spell })
     }
-    /// The era in which another brick supports this one now.
-    pub fn had(&self, from: BrickId, now: Nanos) -> Option<Era> {
+    /// The spell in which another brick supports this one now.
+    pub fn had(&self, from: BrickId, now: Nanos) -> Option<Spell> {
         let had = self.peers.get(&from)?.had?;
-        (had.until > now || seeded::active(Bug::LeaseOutlivesSupport)).then_some(had.era)
+        (had.until > now || seeded::active(Bug::LeaseOutlivesSupport)).then_some(had.spell)
     }
     /// True while a promise of the brick's former process may stand: it neither votes nor campaigns (rule P17).
     pub fn is_silent(&self, now: Nanos) -> bool {
@@ -236,3 +237,6 @@ impl Supports {
         self.is_ending && !self.is_silent(now) && !self.peers.values().any(stands)
     }
 }
+
+#[cfg(test)]
+mod tests;
