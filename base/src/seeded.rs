@@ -264,11 +264,13 @@ pub enum Bug {
     CommitUncounted,
     /// A follower that lost records which it had acknowledged gets them again as if nothing were (rule P13).
     LossAccepted,
+    /// A leader sends records that it read from its log when it led in an earlier term (rule P1).
+    OldReadBelieved,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 128] = [
+    pub const ALL: [Bug; 129] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -397,6 +399,7 @@ impl Bug {
         Bug::AckBeforeRecords,
         Bug::CommitUncounted,
         Bug::LossAccepted,
+        Bug::OldReadBelieved,
     ];
 }
 

@@ -18,6 +18,17 @@ const BATCH_USUAL: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(pub u64);
 
+/// Records of a leader's log. It holds only while it leads in that term: later there may be others at these indexes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Old {
+    /// The leader's term.
+    pub term: Term,
+    /// The first record.
+    pub first: Index,
+    /// The index after the last one.
+    pub end: Index,
+}
+
 /// The part that a replica has in its group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -48,8 +59,8 @@ pub struct Effects {
     pub commit: Option<Index>,
     /// The new term or role.
     pub role: Option<(Term, Role)>,
-    /// Old records whose shadows are to be read for followers, from the first up to before the second; `found` takes them.
-    pub old: Vec<(Index, Index)>,
+    /// Old records whose shadows are to be read for followers; `found` takes them.
+    pub old: Vec<Old>,
     /// Followers that need records which are no longer kept.
     pub heal: Vec<ReplicaId>,
     /// Followers that have lost records which they had acknowledged as durable (rule P13).
@@ -75,7 +86,8 @@ impl Order {
         self.collect();
         self.tell_changes();
         let (old, lacking) = self.raw.mut_store().take_wanted();
-        self.out.old.extend(old);
+        let term = self.term();
+        self.out.old.extend(old.into_iter().map(|(first, end)| Old { term, first, end }));
         lacking.into_iter().for_each(|to| self.ask_for_first(to));
         self.collect();
         self.trim();
@@ -83,6 +95,12 @@ impl Order {
     }
     /// Takes from the library what it wants done.
     pub(crate) fn collect(&mut self) {
+        let led = Some(self.term()).filter(|_| self.is_leader());
+        if led != self.led {
+            self.led = led;
+            self.raw.mut_store().forget_wanted();
+            self.out.old.clear();
+        }
         while self.raw.has_ready() {
             self.collect_once();
         }
@@ -186,7 +204,6 @@ impl Order {
         };
         if (self.term(), role) != self.told {
             self.told = (self.term(), role);
-            self.raw.mut_store().forget_wanted();
             self.out.role = Some(self.told);
         }
         let commit = if seeded::active(Bug::CommitUncounted) { self.acknowledged_by_one() } else { self.committed() };

@@ -7,6 +7,12 @@
 //! would stop is taken up again when the connection is there again. Absent by design: clock, I/O, tasks and locks; records
 //! and where they lie; bytes on the wire; changes of membership, which is fixed when an order is opened. The protocol's own
 //! library does not show in the interface.
+//!
+//! Who drives it: writes votes and records to the log in the order of `Effects`, and replays by what was written last; tells
+//! `reconnected` at both ends whenever messages may have been lost; calls `nudge` some 2 ms after a commit that no
+//! further record followed, and when a leader lacks its lease though it is supported, so that followers acknowledge it in the new
+//! spell; looks at `lacks_leader` when support is asked for, and calls `campaign` after a jitter; ends a transfer that leads nowhere by
+//! `resign`; keeps records until `keep_from`.
 #![forbid(unsafe_code)]
 
 mod ballot;
@@ -18,7 +24,7 @@ mod order;
 mod runs;
 pub mod support;
 
-pub use collect::{Effects, Role, Ticket};
+pub use collect::{Effects, Old, Role, Ticket};
 pub use message::{Body, Entry, Message, Number, Position, Record, Shadow, Stage};
 pub use order::{HardState, Member, Moment, NotLeader, Order};
 pub use runs::TermRuns;

@@ -150,6 +150,18 @@ pub enum Body {
 }
 
 impl Message {
+    /// False for what no replica says: the library would take term 0 for a message of its own, and a log whose terms fall for a
+    /// bug.
+    pub(crate) fn is_sound(&self) -> bool {
+        let rises = match &self.body {
+            Body::Append { previous, entries, .. } => {
+                let terms = entries.iter().map(|entry| entry.term);
+                std::iter::once(previous.term).chain(terms).chain([self.term]).is_sorted()
+            }
+            _ => true,
+        };
+        rises && self.term > Term(0)
+    }
     /// True for a follower's answer to an append, which acknowledges the leader's term.
     pub(crate) fn acknowledges(&self) -> bool {
         matches!(self.body, Body::Appended { .. } | Body::Refused { .. })

@@ -1,6 +1,6 @@
 //! A replica's order: the events that it is told of.
 
-use crate::collect::{Effects, Held, Role, Ticket};
+use crate::collect::{Effects, Held, Old, Role, Ticket};
 use crate::convert::to_theirs;
 use crate::log::Log;
 use crate::message::{Body, Message, Number, Position, Shadow};
@@ -83,6 +83,8 @@ pub struct Order {
     pub(crate) told: (Term, Role),
     /// The hard state that was told last.
     pub(crate) promised: (Term, u64),
+    /// The term in which this replica leads, as of the last look.
+    pub(crate) led: Option<Term>,
     pub(crate) commit: Index,
     pub(crate) held: VecDeque<Held>,
     pub(crate) given: Ticket,
@@ -132,6 +134,7 @@ impl Order {
             raw,
             told: (term, Role::Follower(None)),
             promised: (term, vote),
+            led: None,
             commit,
             held: VecDeque::new(),
             given: Ticket(0),
@@ -164,8 +167,8 @@ impl Order {
     pub fn receive(&mut self, from: ReplicaId, message: Message, moment: Moment<'_>) {
         let Some(at) = self.others.iter().position(|member| member.replica == from) else { return };
         match &message.body {
-            // To the library term 0 is a message of its own, and nobody has more than its leader.
-            _ if message.term == Term(0) => return,
+            _ if !message.is_sound() => return,
+            // Nobody has more than its leader.
             Body::Appended { index, .. } if self.leads(message.term) && *index > self.last().index => return,
             Body::Vote { released, .. } if !self.may_answer(from, message.term, *released, moment) => return,
             Body::Release if !self.may_succeed(from, message.term, moment) => return,
@@ -251,7 +254,8 @@ impl Order {
         self.raw.transfer_leader(to.0);
         Ok(())
     }
-    /// Stops to lead. Whoever does next, this replica too, begins with an election.
+    /// Stops to lead. Others stay bound to this replica until support for its brick ends: either it campaigns anew, or its brick gives
+    /// its support back.
     pub fn resign(&mut self) {
         if self.is_leader() {
             let term = self.raw.raft.term;
@@ -293,17 +297,20 @@ impl Order {
         progress.resume();
         self.raw.raft.send_append(to.0);
     }
-    /// Shadows of old records from `first` on, which `Effects::old` asked for.
-    pub fn found(&mut self, first: Index, shadows: Vec<Shadow>) {
-        let end = first.0 + shadows.len() as u64;
-        assert!(end <= self.last().index.0 + 1, "only what the log has can be read from it");
-        self.raw.mut_store().lend_found(first, shadows);
-        if self.is_leader() {
-            let progress = self.raw.raft.prs().iter();
-            let waiting = progress.filter(|(_, progress)| (first.0..end).contains(&progress.next_idx));
-            let waiting: Vec<u64> = waiting.map(|(id, _)| *id).filter(|id| *id != self.me.replica.0).collect();
-            waiting.into_iter().for_each(|id| self.raw.raft.send_append(id));
+    /// Shadows of records that `Effects::old` asked for, as many of them as were found.
+    pub fn found(&mut self, old: Old, shadows: Vec<Shadow>) {
+        // A leader's own log never changes. Under another leader it may have, while these were read.
+        let believes = seeded::active(Bug::OldReadBelieved) && self.is_leader();
+        if !self.leads(old.term) && !believes {
+            return;
         }
+        let (first, end) = (old.first, old.first.0 + shadows.len() as u64);
+        assert!(end <= old.end.0, "only what was asked for is found");
+        self.raw.mut_store().lend_found(first, shadows);
+        let progress = self.raw.raft.prs().iter();
+        let waiting = progress.filter(|(_, progress)| (first.0..end).contains(&progress.next_idx));
+        let waiting: Vec<u64> = waiting.map(|(id, _)| *id).filter(|id| *id != self.me.replica.0).collect();
+        waiting.into_iter().for_each(|id| self.raw.raft.send_append(id));
         self.raw.mut_store().forget_found();
     }
     /// The log no longer keeps what is before `first`, which is committed: a follower that needs it must heal.

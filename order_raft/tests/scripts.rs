@@ -2,7 +2,9 @@
 
 use base::{Index, ReplicaId, Term};
 use order_raft::support::{Answer, BrickId, Ended, Epoch, PROMISE_NS, Supports};
-use order_raft::{Body, Effects, HardState, Member, Message, Moment, Order, Position, Role, Shadow, TermRuns};
+use order_raft::{
+    Body, Effects, Entry, HardState, Member, Message, Moment, Old, Order, Position, Role, Shadow, TermRuns,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 fn members() -> Vec<Member> {
@@ -86,9 +88,9 @@ impl Script {
         }
         let old = std::mem::take(&mut effects.old);
         let mut is_busy = !old.is_empty();
-        for (first, end) in old {
-            let shadows = replica.log.range(first.0..end.0).map(|(_, record)| record.1).collect();
-            replica.order.found(first, shadows);
+        for old in old {
+            let shadows = replica.log.range(old.first.0..old.end.0).map(|(_, record)| record.1).collect();
+            replica.order.found(old, shadows);
         }
         let ticket = effects.ticket.filter(|_| !is_hung);
         if let Some(ticket) = ticket {
@@ -200,6 +202,22 @@ fn a_leader_that_was_started_anew_sends_old_records() {
         script.restart(me, u64::MAX);
     }
     script.elect(2);
+    script.heal(3);
+    script.agree();
+}
+
+#[test]
+fn what_was_read_for_an_earlier_term_is_not_sent_in_a_later_one() {
+    let mut script = Script::new();
+    script.elect(1);
+    script.write(1, 0..2);
+    // An earlier leader of term 1 read other records than there are by now, and the answer comes late.
+    let late = Old { term: Term(1), first: Index(2), end: Index(4) };
+    script.elect(2);
+    script.elect(1);
+    script.cut(3);
+    script.write(1, 2..4);
+    script.order(1).found(late, vec![shadow(99); 2]);
     script.heal(3);
     script.agree();
 }
@@ -364,5 +382,8 @@ fn what_makes_no_sense_changes_nothing() {
     order.receive(ReplicaId(2), Message { term: Term(1), under: None, body: appended }, moment);
     order.receive(ReplicaId(9), Message { term: Term(7), under: None, body: Body::Release }, moment);
     order.receive(ReplicaId(2), Message { term: Term(0), under: None, body: Body::Release }, moment);
+    let entries = [7, 3].map(|term| Entry { term: Term(term), shadow: shadow(1) }).to_vec();
+    let append = Body::Append { number: Default::default(), previous: last, commit: Index(0), entries };
+    order.receive(ReplicaId(2), Message { term: Term(7), under: None, body: append }, moment);
     assert!(order.is_leader() && order.last() == last && order.term() == Term(1));
 }

@@ -51,7 +51,8 @@ pub struct Spell {
 pub enum Ended {
     /// It may have promised support to somebody.
     Somehow,
-    /// It said durably that it supported nobody, as the last thing that it did.
+    /// It said durably that it supported nobody, as the last thing that it did. The note is for one start: who starts takes it
+    /// away durably first.
     SupportingNobody,
 }
 

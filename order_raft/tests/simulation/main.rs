@@ -45,6 +45,13 @@ fn replicas_agree_whatever_goes_wrong_and_nothing_ticks() {
     println!("{sum:?}");
 }
 
+#[test]
+fn a_seed_is_the_same_run_each_time() {
+    for seed in 0..5 {
+        assert_eq!(run(seed), run(seed));
+    }
+}
+
 #[cfg(feature = "seeded-bugs")]
 mod bugs {
     use base::seeded::{self, Bug};
@@ -123,5 +130,10 @@ mod bugs {
     #[test]
     fn a_commit_that_one_replica_has() {
         caught(Bug::CommitUncounted);
+    }
+
+    #[test]
+    fn an_old_read_in_a_new_term() {
+        caught(Bug::OldReadBelieved);
     }
 }

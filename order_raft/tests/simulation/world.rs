@@ -7,7 +7,7 @@ use crate::network::{Network, Packet};
 use crate::random::Random;
 use base::{Index, ReplicaId, Term};
 use order_raft::support::{ASK_EVERY_NS, BrickId, Ended, Epoch, Supports};
-use order_raft::{Body, Effects, Message, Moment, Order, Record, Role, Shadow, Stage};
+use order_raft::{Body, Effects, Message, Moment, Old, Order, Record, Role, Shadow, Stage};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -24,7 +24,7 @@ pub enum Event {
     Tick { host: usize, process: u64 },
     Campaign { host: usize, process: u64 },
     Nudge { host: usize, process: u64 },
-    Read { host: usize, process: u64, first: Index, shadows: Vec<Shadow> },
+    Read { host: usize, process: u64, old: Old, shadows: Vec<Shadow> },
     Start { host: usize },
     Heal { way: (usize, usize) },
     Cut { way: (usize, usize) },
@@ -53,7 +53,7 @@ impl Ord for Due {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
     pub steps: u64,
     pub committed: u64,
@@ -166,8 +166,8 @@ impl World {
                 process.nudge_is_due = false;
                 process.order.nudge();
             }),
-            Event::Read { host, process, first, shadows } => {
-                self.tell(host, process, |process, _| process.order.found(first, shadows));
+            Event::Read { host, process, old, shadows } => {
+                self.tell(host, process, |process, _| process.order.found(old, shadows));
             }
             Event::Start { host } => self.start(host),
             Event::Heal { way } => self.heal(way),
@@ -264,11 +264,12 @@ impl World {
         if let Some((term, role)) = effects.role {
             self.role(host, term, role);
         }
-        for (first, end) in effects.old {
+        for old in effects.old {
             let process = self.hosts[host].process.as_ref().expect("it has effects");
-            let shadows = process.records.range(first.0..end.0).map(|(_, record)| record.1).collect();
-            let (number, time) = (process.number, self.random.within(MS..20 * MS));
-            self.after(time, Event::Read { host, process: number, first, shadows });
+            let longest = if self.is_stormy { 4 * S } else { 20 * MS };
+            let shadows = process.records.range(old.first.0..old.end.0).map(|(_, record)| record.1).collect();
+            let (number, time) = (process.number, self.random.within(MS..longest));
+            self.after(time, Event::Read { host, process: number, old, shadows });
         }
     }
     /// A vote is not given against a leader whose support stands and whose term was acknowledged under it.
