@@ -85,13 +85,19 @@ impl Order {
     pub fn take(&mut self) -> Effects {
         self.collect();
         self.tell_changes();
+        // Who is asked for the first record that is kept may need old ones from there, and never older ones.
+        while self.take_wanted() {}
+        self.trim();
+        std::mem::take(&mut self.out)
+    }
+    /// Takes what the library wants from the log and does not have. True if it is to be looked at again.
+    fn take_wanted(&mut self) -> bool {
         let (old, lacking) = self.raw.mut_store().take_wanted();
-        let term = self.term();
+        let (term, is_done) = (self.term(), lacking.is_empty());
         self.out.old.extend(old.into_iter().map(|(first, end)| Old { term, first, end }));
         lacking.into_iter().for_each(|to| self.ask_for_first(to));
         self.collect();
-        self.trim();
-        std::mem::take(&mut self.out)
+        !is_done
     }
     /// Takes from the library what it wants done.
     pub(crate) fn collect(&mut self) {

@@ -313,9 +313,10 @@ impl Order {
         waiting.into_iter().for_each(|id| self.raw.raft.send_append(id));
         self.raw.mut_store().forget_found();
     }
-    /// The log no longer keeps what is before `first`, which is committed: a follower that needs it must heal.
+    /// The log no longer keeps what is before `first`, which is committed, and durable here: a follower that needs it must heal.
     pub fn keep_from(&mut self, first: Index) {
-        assert!(first.0 <= self.commit.0 + 1, "only what is committed is let go of");
+        let applied = self.raw.raft.raft_log.applied;
+        assert!(first.0 <= applied + 1, "only what is committed and durable is let go of");
         self.raw.mut_store().keep_from(first);
         // What was refused before says nothing of the record that is the one before the first by now.
         for at in 0..self.heard.len() {

@@ -397,8 +397,9 @@ impl World {
             return;
         }
         let process = self.hosts[host].process.as_mut().expect("it was there");
-        process.order.keep_from(Index(all + 1));
         process.records = process.records.split_off(&(all + 1));
+        let number = process.number;
+        self.tell(host, number, |process, _| process.order.keep_from(Index(all + 1)));
         let to = order_raft::Position { index: Index(all), term: record.0 };
         self.hosts[host].disk.append([Item::Truncated(to)], None);
         self.begin_write(host);
