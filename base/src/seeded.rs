@@ -238,11 +238,41 @@ pub enum Bug {
     PayloadCrcUnchecked,
     /// A record in the clear is taken although its tag is wrong (rule R3).
     RecordMacUnchecked,
+    /// A vote is answered before its record is durable (rule L6).
+    VoteBeforeDurable,
+    /// A brick votes and campaigns against a leader whose brick it supports (rule P4).
+    VoteAgainstSupported,
+    /// A brick votes right after its start, though its former process may have promised support (rule P17).
+    VoteAfterStart,
+    /// A replica that hears of a higher term forgets that it is bound to its leader (rule P4).
+    BondEndsWithTerm,
+    /// A leader's lease counts whoever acknowledged its term in whatever spell of support (rule P4).
+    AnySpellCounts,
+    /// A leader keeps its lease when the support for its brick has ended (rule P4).
+    LeaseOutlivesSupport,
+    /// Support counts from the moment at which the answer comes, not from that of the question (rule P4).
+    LeaseFromAnswer,
+    /// A leader keeps its lease while it hands over to another replica (rule P4).
+    LeaseKeptInTransfer,
+    /// A brick goes on supporting one that hears nothing of it (rule P5).
+    SupportOneWay,
+    /// A brick whose disk hangs goes on asking for support (rule P6).
+    HungDiskAsks,
+    /// A leader counts its own records as durable before they are (rule P1).
+    OwnRecordsBelieved,
+    /// A follower acknowledges records before they are durable (rule P1).
+    AckBeforeRecords,
+    /// A leader tells as committed what a single replica has durable (rule P1).
+    CommitUncounted,
+    /// A follower that lost records which it had acknowledged gets them again as if nothing were (rule P13).
+    LossAccepted,
+    /// A leader sends records that it read from its log when it led in an earlier term (rule P1).
+    OldReadBelieved,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 115] = [
+    pub const ALL: [Bug; 130] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -358,6 +388,21 @@ impl Bug {
         Bug::FrameCrcUnchecked,
         Bug::PayloadCrcUnchecked,
         Bug::RecordMacUnchecked,
+        Bug::VoteBeforeDurable,
+        Bug::VoteAgainstSupported,
+        Bug::VoteAfterStart,
+        Bug::BondEndsWithTerm,
+        Bug::AnySpellCounts,
+        Bug::LeaseOutlivesSupport,
+        Bug::LeaseFromAnswer,
+        Bug::LeaseKeptInTransfer,
+        Bug::SupportOneWay,
+        Bug::HungDiskAsks,
+        Bug::OwnRecordsBelieved,
+        Bug::AckBeforeRecords,
+        Bug::CommitUncounted,
+        Bug::LossAccepted,
+        Bug::OldReadBelieved,
     ];
 }
 

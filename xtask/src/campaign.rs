@@ -12,13 +12,20 @@ struct Campaign {
     usual: &'static str,
 }
 
-const CAMPAIGNS: [Campaign; 11] = [
+const CAMPAIGNS: [Campaign; 12] = [
     Campaign {
         name: "seeds",
         about: "simulated machines, one per seed: faults, crashes, checkers",
         arguments: &["-p", "sim", "--"],
         variable: "SINTER_SEEDS",
         usual: "10000",
+    },
+    Campaign {
+        name: "replicas",
+        about: "replicas of one group, one set per seed: clocks that differ, cuts, kills, slow and hung disks",
+        arguments: &["-p", "order_raft", "--test", "simulation", "--", "replicas_agree"],
+        variable: "SINTER_SEEDS",
+        usual: "20000",
     },
     Campaign {
         name: "fuzz",
