@@ -6,7 +6,7 @@ pub(crate) mod local;
 pub(crate) mod session;
 
 use crate::order::held::{GroupSet, Held, HeldView};
-use crate::order::receipt::Receipt;
+use crate::order::receipt::Awaited;
 use crate::order::record::{Attached, Record};
 use crate::order::token::TokenGuard;
 use crate::state::Range;
@@ -24,8 +24,8 @@ use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
 use wire::Context;
 
 enum Step {
-    /// The answer, and the receipt of its record; None if nothing changes.
-    Ordered(Answer, Option<Receipt>),
+    /// The answer, and its record, if something changes.
+    Ordered(Answer, Awaited),
     Again(Box<Outcome>),
     Load(Need),
     Segment(u64),
@@ -67,9 +67,9 @@ impl Groups {
             let step = self.try_change(context, op, sync, &mut set, attached, range, &checked);
             self.mark_order(&context.span, before_ns);
             match step? {
-                Step::Ordered(answer, receipt) => {
-                    if let Some(receipt) = receipt {
-                        self.committed(&receipt, sync, &context.span).await?;
+                Step::Ordered(answer, awaited) => {
+                    if !awaited.is_nothing() {
+                        self.committed(awaited, sync, &context.span).await?;
                     }
                     return Ok(answer);
                 }
@@ -162,23 +162,23 @@ impl Groups {
             let part = decision.parts.first_mut().expect("what clears blocks has a part");
             part.edits.extend(attached.maps());
         }
-        let mut receipt = None;
+        let (mut awaited, mut position) = (Awaited::default(), None);
         if let Some(first) = decision.parts.first().map(|part| part.group) {
             assert!(first == deciding, "a second delivery looks for its result in group {deciding}, not in {first}");
-            receipt = match self.order(&mut held, context, &decision, attached, sync) {
+            let receipt = match self.order(&mut held, context, &decision, attached, sync) {
                 Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
                 Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
-                ordered => Some(ordered?),
+                ordered => ordered?,
             };
+            (awaited, position) = (receipt.awaited, Some(receipt.position(sync)));
             let session = if self.was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
             tell_changed((volume, session), &mut held, &mut decision);
         }
-        if count_open(context, op, &decision, &mut held, volume) && receipt.is_none() {
+        if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
             held.of(deciding).keep_result(context.session, context.request, decision.outcome, context.done);
         }
-        let position = receipt.map(|receipt| receipt.position(sync));
-        Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, receipt))
+        Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, awaited))
     }
 
     /// The range lock to wait for, if the operation removes blocks that another request is writing.

@@ -235,7 +235,7 @@ impl Groups {
             self.store().runtime.clock.sleep(gather_ns).await;
         }
         match &receipt {
-            Some(receipt) => self.committed(receipt, sync, &context.span).await?,
+            Some(receipt) => self.committed(receipt.awaited, sync, &context.span).await?,
             None => self.all_committed(sync, Some(&context.span)).await?,
         }
         Ok(wrote(&write, offset, receipt.map(|receipt| receipt.position(soon.sync))))

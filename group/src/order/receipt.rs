@@ -10,20 +10,32 @@ use runtime::Span;
 use store::format::record::Head;
 use store::format::values::TermRow;
 
-/// An ordered record, for who has to wait before it may be answered.
-#[derive(Clone, Copy)]
+/// The record that an answer has to wait for: the log's batch with it, by which the wait of a group goes that this brick has alone. 0:
+/// there is none.
+#[derive(Clone, Copy, Default)]
 #[must_use = "a change is answered after a wait"]
+pub(crate) struct Awaited(u64);
+
+impl Awaited {
+    /// True if there is nothing to wait for.
+    pub fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// An ordered record.
+#[derive(Clone, Copy)]
 pub(crate) struct Receipt {
     position: Position,
-    /// The log's batch with the record, by which the wait of a group goes that this brick has alone.
-    batch: u64,
+    /// The wait for it.
+    pub awaited: Awaited,
 }
 
 impl Receipt {
     /// The receipt of a record that the log has taken. Its group's lock is held.
     pub fn of(state: &State, batch: u64) -> Receipt {
         let position = Position { group: state.group, term: state.row.term, index: state.row.applied, durable: false };
-        Receipt { position, batch }
+        Receipt { position, awaited: Awaited(batch) }
     }
     /// The record's position, as the answer to a change tells it that waited as `sync` says (rule R1).
     pub fn position(&self, sync: Sync) -> Position {
@@ -32,18 +44,18 @@ impl Receipt {
 }
 
 impl Groups {
-    /// Waits until an ordered record may be answered to who asked for this. Errors: `Io` if it never may.
-    pub(crate) async fn committed(&self, receipt: &Receipt, sync: Sync, span: &Span) -> Result<()> {
-        self.store().log.wait(receipt.batch, sync, Some(span)).await
+    /// Waits until a record may be answered to who asked for this. Errors: `Io` if it never may.
+    pub(crate) fn committed(&self, awaited: Awaited, sync: Sync, span: &Span) -> impl Future<Output = Result<()>> {
+        self.store().log.wait(awaited.0, sync, Some(span))
     }
     /// Waits as `committed` for all that this brick has ordered.
-    pub(crate) async fn all_committed(&self, sync: Sync, span: Option<&Span>) -> Result<()> {
+    pub(crate) fn all_committed(&self, sync: Sync, span: Option<&Span>) -> impl Future<Output = Result<()>> {
         let log = &self.store().log;
-        log.wait(log.last_batch(), sync, span).await
+        log.wait(log.last_batch(), sync, span)
     }
     /// Waits as `committed` for the record in a batch which the overlay names.
-    pub(crate) async fn batch_committed(&self, batch: u64, sync: Sync, span: &Span) -> Result<()> {
-        self.store().log.wait(batch, sync, Some(span)).await
+    pub(crate) fn batch_committed(&self, batch: u64, sync: Sync, span: &Span) -> impl Future<Output = Result<()>> {
+        self.store().log.wait(batch, sync, Some(span))
     }
 }
 
