@@ -230,8 +230,7 @@ impl Groups {
             Op::Lock { lock, wish } => return self.lock(context, *lock, wish),
             Op::Fsync { ino, sync } => self.fsync(context, ino, sync).await,
             Op::SyncAll => {
-                // Rare, and all others would take its room.
-                Box::pin(self.sync_all(context)).await?;
+                self.sync_all(context).await?;
                 Ok(told(Reply::Done))
             }
             Op::StatFs => Ok(told(Reply::StatFs(self.statfs(context.volume)))),
