@@ -23,6 +23,7 @@ pub use wire::{Answer, Context, Position};
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Kind, Op, Reply, Result, Sync, Term, Volume, VolumeId};
 use hosted::Hosted;
+use order::receipt::Awaited;
 use order::token::Token;
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Event, Lock, Need, Stamp};
@@ -270,7 +271,7 @@ impl Groups {
         };
         // Nothing of the inode is in the overlay: all of it is in the index, hence durable (rule U5).
         if let Some(batch) = batch.filter(|_| !active(Bug::FsyncUnheard)) {
-            self.batch_committed(batch, sync.max(Sync::Data), &context.span).await?;
+            self.committed(Awaited::in_batch(batch), sync.max(Sync::Data), &context.span).await?;
         }
         Ok(told(Reply::Done))
     }

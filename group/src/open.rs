@@ -92,7 +92,7 @@ fn apply(groups: &Hosted, (index, count): (&dyn Index, usize), epoch: u32, recor
             }
             state.apply(record.volume, edit, batch, &mut places, epoch);
         }
-        let mut head = state.head(record.volume, record.session, record.request, record.outcome);
+        let mut head = state.head(0, record.volume, (record.session, record.request), record.outcome);
         if head.index != record.index {
             let error = base::Error::new(base::Kind::Corrupt, "a record is missing from a group's order");
             return Err(error.with(format!("group {}: {} after {}", record.group, record.index, state.row.applied)));

@@ -5,7 +5,7 @@ mod rig;
 use base::{At, Ino, Kind, Op, Reply, Sync};
 use group::Answer;
 use layer::handle_since;
-use rig::{MS, Mount, PORT, SEEDS, SERVER, name, seeds, spawn, start_server, until};
+use rig::{MS, Mount, PORT, SEEDS, SERVER, name, seeds, start_server, until};
 use runtime::random::SplitMix;
 #[cfg(feature = "seeded-bugs")]
 use runtime::seeded::{Bug, fails};
@@ -98,14 +98,14 @@ struct Progress {
 fn start_client(hosts: &Hosts, progress: &Progress, sync: Sync, with_names: bool) {
     let (runtime, progress) = (hosts.runtime(CLIENT), progress.clone());
     let address = hosts.links().address(SERVER, PORT);
-    spawn(&runtime.clone(), 0, move || async move {
+    runtime.clone().spawn(0, move || async move {
         let mount = Mount::new(runtime.clone(), address).await;
         let log = mount.create("log").await;
         mount.done(Op::SyncAll).await.expect("a healthy brick syncs");
         *progress.mount.lock().expect("no panic") = Some((mount.clone(), log));
         for task in 0..TASKS {
             let (mount, progress) = (mount.clone(), progress.clone());
-            spawn(&runtime, task % 2, move || async move {
+            runtime.spawn(task % 2, move || async move {
                 for round in 0..ROUNDS {
                     let offset = mount.append(log, &record(task, round), sync).await;
                     progress.told.lock().expect("no panic").insert(offset, (task, round));
@@ -171,7 +171,7 @@ async fn seen(hosts: &Hosts, progress: &Progress) -> (Vec<u8>, BTreeSet<String>)
     let (mount, log) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
     let result = Arc::new(Mutex::new(None));
     let there = result.clone();
-    spawn(&hosts.runtime(CLIENT), 1, move || async move {
+    hosts.runtime(CLIENT).spawn(1, move || async move {
         let mut log_bytes = Vec::new();
         loop {
             let op = Op::Read { ino: log, offset: log_bytes.len() as u64, length: 1 << 20 };
@@ -254,7 +254,7 @@ async fn nameless(hosts: &Hosts, progress: &Progress) -> Arc<Mutex<usize>> {
     let (mount, _) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
     let begun = Arc::new(AtomicUsize::new(0));
     let has_begun = begun.clone();
-    spawn(&hosts.runtime(CLIENT), 1, move || async move {
+    hosts.runtime(CLIENT).spawn(1, move || async move {
         let ino = mount.create("nameless").await;
         mount.append(ino, &record(1, 7), Sync::Ordered).await;
         assert_eq!(mount.done(Op::Unlink { parent: mount.root, name: name("nameless") }).await, Ok(()));
@@ -289,11 +289,11 @@ fn through_losses(seed: u64) -> usize {
         start_server(&hosts, &index, true);
         let (runtime, address) = (hosts.runtime(CLIENT), hosts.links().address(SERVER, PORT));
         let (all, told) = (ended.clone(), losses.clone());
-        spawn(&runtime.clone(), 0, move || async move {
+        runtime.clone().spawn(0, move || async move {
             let mount = Mount::new(runtime.clone(), address).await;
             for task in 0..TASKS {
                 let (mount, all, told) = (mount.clone(), all.clone(), told.clone());
-                spawn(&runtime, task % 2, move || async move {
+                runtime.spawn(task % 2, move || async move {
                     match task % 2 {
                         0 => append_and_sync(&mount, task, &told).await,
                         _ => create_and_sync(&mount, task, &told).await,
@@ -400,7 +400,7 @@ fn nothing_of_a_session_that_was_ended_is_done_afterwards() {
         hosts.links().cut(SERVER, CLIENT);
         let told = Arc::new(Mutex::new(None));
         let there = told.clone();
-        spawn(&hosts.runtime(CLIENT), 1, move || async move {
+        hosts.runtime(CLIENT).spawn(1, move || async move {
             let append = Op::Write { ino: log, at: At::End, sync: Sync::Ordered, kill_privileges: false };
             let answer = mount.call(append, Some(&record(1, 1))).await;
             *there.lock().expect("no panic") = Some(answer.map(drop).map_err(|error| error.kind));
@@ -424,7 +424,7 @@ fn a_request_that_was_given_up_leaves_nothing_open() {
         let record = record(1, 1);
         for is_write in [true, false] {
             let (mount, there, record) = (mount.clone(), told.clone(), record.clone());
-            spawn(&hosts.runtime(CLIENT), 1, move || async move {
+            hosts.runtime(CLIENT).spawn(1, move || async move {
                 let write = Op::Write { ino: log, at: At::Offset(0), sync: Sync::Ordered, kill_privileges: false };
                 let create = Op::Create { parent: mount.root, name: name("left"), mode: 0o644, exclusive: true };
                 let answer = match is_write {
@@ -441,7 +441,7 @@ fn a_request_that_was_given_up_leaves_nothing_open() {
         hosts.links().heal(SERVER, CLIENT);
         let done = Arc::new(AtomicUsize::new(0));
         let has_done = done.clone();
-        spawn(&hosts.runtime(CLIENT), 1, move || async move {
+        hosts.runtime(CLIENT).spawn(1, move || async move {
             let lookup = || Op::Lookup { parent: mount.root, name: name("left") };
             let ino = loop {
                 match mount.call(lookup(), None).await.map(|answer| answer.reply) {
@@ -477,7 +477,7 @@ fn a_volume_is_given_away_after_a_lease() {
         let next = Progress::default();
         let (there, runtime) = (next.clone(), hosts.runtime(CLIENT));
         let address = hosts.links().address(SERVER, PORT);
-        spawn(&runtime.clone(), 0, move || async move {
+        runtime.clone().spawn(0, move || async move {
             let mount = Mount::new(runtime, address).await;
             let log = match mount.call(Op::Lookup { parent: mount.root, name: name("log") }, None).await {
                 Ok(Answer { reply: Reply::Attr(attr), .. }) => attr.ino,

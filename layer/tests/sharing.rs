@@ -11,7 +11,7 @@ use histories::{Call, is_linearizable};
 use layer::{Caches, Caching, Served, Sharer, Stack};
 #[cfg(feature = "seeded-bugs")]
 use rig::SEEDS;
-use rig::{MS, Mount, PORT, SERVER, name, seeds, spawn, start_server, start_server_and, until};
+use rig::{MS, Mount, PORT, SERVER, name, seeds, start_server, start_server_and, until};
 use runtime::Clock;
 use runtime::random::SplitMix;
 #[cfg(feature = "seeded-bugs")]
@@ -230,12 +230,12 @@ impl Kernel {
     async fn live(self: &Arc<Kernel>, rng: &mut SplitMix, world: &World) {
         let runtime = &self.mount.runtime;
         let follower = self.clone();
-        spawn(runtime, 0, move || follower.follow());
+        runtime.spawn(0, move || follower.follow());
         let ended = Arc::new(AtomicUsize::new(0));
         for task in 0..TASKS {
             let (kernel, world, ended) = (self.clone(), world.clone(), ended.clone());
             let rng = SplitMix(rng.next());
-            spawn(runtime, task % 2, move || async move {
+            runtime.spawn(task % 2, move || async move {
                 kernel.task(task as u64, rng, &world).await;
                 ended.fetch_add(1, Ordering::Relaxed);
             });
@@ -280,7 +280,7 @@ async fn file(mount: &Mount, text: &str) -> Ino {
 fn start_client(hosts: &Hosts, client: usize, mut rng: SplitMix, world: &World) {
     let (runtime, world) = (hosts.runtime(client), world.clone());
     let address = hosts.links().address(SERVER, PORT);
-    spawn(&runtime.clone(), 0, move || async move {
+    runtime.clone().spawn(0, move || async move {
         for _ in 0..LIVES {
             let pause_ms = if rng.one_in(2) { rng.below(25_000) } else { rng.below(3_000) };
             runtime.clock.sleep(pause_ms * MS).await;
@@ -299,7 +299,7 @@ fn start_sharing_server(hosts: &Hosts, index: &ModelIndex, is_new: bool, mut rng
     let world = world.clone();
     start_server_and(hosts, index, is_new, move |groups, server| {
         let runtime = groups.store().runtime.clone();
-        spawn(&runtime.clone(), 1, move || async move {
+        runtime.clone().spawn(1, move || async move {
             for _ in 0..rng.below(LIVES as u64 + 1) {
                 runtime.clock.sleep(rng.below(20_000) * MS).await;
                 let kernel = Kernel::new(local_mount(&groups, &server).await, rng.below(100) * MS).await;
@@ -375,7 +375,7 @@ fn shared(seed: u64) {
 async fn last_count(hosts: &Hosts) -> u64 {
     let (runtime, seen) = (hosts.runtime(1), Arc::new(Mutex::new(None)));
     let (address, there) = (hosts.links().address(SERVER, PORT), seen.clone());
-    spawn(&runtime.clone(), 0, move || async move {
+    runtime.clone().spawn(0, move || async move {
         let kernel = Kernel::new(Mount::new(runtime, address).await, 0).await;
         *there.lock().expect("no panic") = kernel.look(kernel.counter, 0).await;
     });
@@ -395,7 +395,7 @@ fn a_client_that_is_left_alone_caches_again() {
         let come = |client: usize| {
             let (runtime, there) = (hosts.runtime(client), mounts[client - 1].clone());
             let address = hosts.links().address(SERVER, PORT);
-            spawn(&runtime.clone(), 0, move || async move {
+            runtime.clone().spawn(0, move || async move {
                 *there.lock().expect("no panic") = Some(Mount::new(runtime, address).await);
             });
         };
@@ -414,7 +414,7 @@ fn a_client_that_is_left_alone_caches_again() {
         hosts.links().heal(SERVER, 1);
         until(&hosts, || !alone(2)).await;
         let first = mounts[0].lock().expect("no panic").clone().expect("it is there");
-        spawn(&hosts.runtime(1), 0, move || async move { first.client().close(1_000 * MS).await });
+        hosts.runtime(1).spawn(0, move || async move { first.client().close(1_000 * MS).await });
         until(&hosts, || alone(2)).await;
     });
 }

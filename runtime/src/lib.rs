@@ -95,6 +95,10 @@ impl Runtime {
     fn clock_stamp(&self) -> Stamp {
         Stamp(self.clock.now_ns())
     }
+    /// Starts a task on a core, which makes its future there.
+    pub fn spawn<F: Future<Output = ()> + 'static>(&self, core: usize, make: impl FnOnce() -> F + Send + 'static) {
+        self.tasks.spawn(core, Box::new(move || -> tasks::Local { Box::pin(make()) }));
+    }
     /// A buffer of `length` bytes (at most 1 MiB) for the program's own work, for which clients wait. Errors: `Host`
     /// when `memory_max` is reached.
     pub fn buffer(&self, length: usize) -> Result<Buf> {

@@ -5,13 +5,11 @@ use base::limits::{CONNECTION_BYTES_MAX, IO_BYTES_MAX, SESSION_BYTES_MAX};
 use base::{At, Ino, Name, Op, Reply, RequestId, SessionId, Sync, VolumeId};
 use runtime::net::Address;
 use runtime::sim::{Fleet, Setup};
-use runtime::tasks::Local;
 use runtime::{Buf, Event, Runtime, Span};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use wire::client::{Client, Options};
-use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Refused, VERSIONS};
+use wire::codec::hello::{Hello, HelloOk, Join, Joined, Refused, VERSIONS};
 use wire::codec::session::{Changed, Held};
 use wire::codec::{Body, Sums, op};
 use wire::lane::{Lane, Reader};
@@ -46,12 +44,7 @@ impl Service for Slow {
         unreachable!("nobody joins here")
     }
     async fn admit(&self, _: SessionId, _: &Hello, (): ()) -> Result<Admission<()>, Refused> {
-        let (who, caches) = ("test".into(), Caches { caching: Caching::Alone, number: 0 });
-        let (features, cluster, boot, epoch, lease_ms) = (0, [0; 16], 1, 1, 10_000);
-        let (version, volume, read_only, squash_root) = (1, None, false, false);
-        let welcome =
-            HelloOk { version, features, cluster, who, boot, epoch, lease_ms, volume, read_only, squash_root, caches };
-        Ok(Admission::In(Admitted { welcome, flow: None, volume: () }))
+        Ok(Admission::In(Admitted { welcome: HelloOk::bare("test"), flow: None, volume: () }))
     }
     async fn call(&self, (): &(), _: &Context, op: Op, data: Option<Buf>) -> base::Result<Answer> {
         let length = data.as_ref().map_or(0, |data| data.len());
@@ -79,10 +72,6 @@ impl Service for Slow {
     }
 }
 
-fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
-    runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
-}
-
 fn client(runtime: &Runtime, address: &Address) -> Arc<Client> {
     let options = Options {
         addresses: vec![address.clone()],
@@ -100,7 +89,7 @@ fn write(client: &Arc<Client>, ino: Ino, times: usize) -> Arc<AtomicUsize> {
     let (answered, runtime) = (Arc::new(AtomicUsize::new(0)), client.runtime().clone());
     for _ in 0..times {
         let (client, world, answered) = (client.clone(), runtime.clone(), answered.clone());
-        spawn(&runtime, 0, move || async move {
+        runtime.spawn(0, move || async move {
             let buffer = world.own_buffer(WRITE_BYTES).await.expect("memory");
             let context = Context::own(VolumeId(1), Span::start(world.stamp()));
             let write = Op::Write { ino, at: At::Offset(0), sync: Sync::Ordered, kill_privileges: false };

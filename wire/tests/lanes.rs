@@ -8,9 +8,7 @@ use runtime::net::Address;
 use runtime::random::SplitMix;
 use runtime::real::{self, Directory};
 use runtime::sim::{Fleet, LinkPlan, Setup};
-use runtime::tasks::Local;
 use runtime::{Buf, Runtime, Slice};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wire::codec::Body;
@@ -28,10 +26,6 @@ const USUAL: (u64, u64) = (FRAMES, 1 << 20);
 const SLOW: (u64, u64) = (5, 5_000);
 const NAME: &str = "server.sinter";
 
-fn spawn<F: Future<Output = ()> + 'static>(runtime: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
-    runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
-}
-
 /// Bytes that follow from a number, up to as many as a frame may have.
 fn bytes(number: u64, most: u64) -> Vec<u8> {
     let mut rng = SplitMix(number);
@@ -42,7 +36,7 @@ fn bytes(number: u64, most: u64) -> Vec<u8> {
 /// Sends frames, and takes as many of the other end.
 async fn talk(runtime: Runtime, lane: Arc<Lane>, (frames, most): (u64, u64), ended: Arc<AtomicUsize>) {
     let (sender, world) = (lane.clone(), runtime.clone());
-    spawn(&runtime, runtime.tasks.core(), move || async move {
+    runtime.spawn(runtime.tasks.core(), move || async move {
         for number in 0..frames {
             let (body, payload) = (bytes(number, most.min(100_000)), bytes(number + 1000, most));
             let payload = slice(&world, &payload).await;
@@ -111,13 +105,13 @@ fn converse(server: &Runtime, client: &Runtime, address: Address, both: Both, lo
     let listener = server.net.listen(&address).expect("nobody listens there");
     let address = server.net.address(listener).expect("it listens");
     let (runtime, progress) = (server.clone(), ended.clone());
-    spawn(server, 0, move || async move {
+    server.spawn(0, move || async move {
         let (connection, _) = runtime.net.accept(listener).await.expect("it connects");
         let tls = of_server.map(|credentials| Tls::server(&credentials).expect("it begins"));
         talk(runtime.clone(), Lane::start(&runtime, connection, tls), load, progress).await;
     });
     let (runtime, progress) = (client.clone(), ended.clone());
-    spawn(client, 1, move || async move {
+    client.spawn(1, move || async move {
         let connection = runtime.net.connect(&address).await.expect("it is let in");
         let tls = of_client.map(|credentials| Tls::client(&credentials, NAME).expect("it begins"));
         talk(runtime.clone(), Lane::start(&runtime, connection, tls), load, progress).await;

@@ -14,7 +14,7 @@ mod tiers;
 
 use crate::{Finding, Window};
 
-pub use network::class_name;
+pub use network::Part;
 pub use tiers::is_of_disks;
 
 /// A cause's evidence.

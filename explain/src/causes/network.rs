@@ -11,9 +11,46 @@ const SLOWER: f64 = 1.3;
 const KNOWN_MIN: f64 = 0.5;
 /// Number of the server's stages that are told.
 const STAGES_TOLD: usize = 3;
-/// The times of one part of the requests' way against what is usual.
+
+/// The parts of a request's time at a client that have something usual.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// The way to the server and back.
+    Wire,
+    /// The server.
+    Server,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Part; 2] = [Part::Wire, Part::Server];
+    /// The name under which the baseline has the part of requests of a verb.
+    pub fn class_name(self, verb: &str) -> String {
+        match self {
+            Part::Wire => format!("wire {verb}"),
+            Part::Server => format!("server {verb}"),
+        }
+    }
+    /// Its times as they were measured.
+    pub fn times(self, trips: &Trips) -> &Times {
+        match self {
+            Part::Wire => &trips.wire,
+            Part::Server => &trips.server,
+        }
+    }
+    /// Nanoseconds of each time that belong elsewhere: until this machine looked at the answer, and until the server looked at the
+    /// request, which was measured as the way and is the server's.
+    pub fn less_ns(self, window: &Window) -> f64 {
+        match self {
+            Part::Wire => window.look_ns() + window.server_late_ns(),
+            Part::Server => -window.server_late_ns(),
+        }
+    }
+}
+
+/// The times of one part against what is usual.
 #[derive(Clone, Copy, Default, Debug)]
-struct Part {
+struct Compared {
     requests: f64,
     took_ns: f64,
     /// Requests of classes whose usual time is known; their times, and the times that they usually take.
@@ -22,22 +59,23 @@ struct Part {
     usual_ns: f64,
 }
 
-impl Part {
-    fn of(window: &Window, network: &Network, name: &str, times: fn(&Trips) -> &Times, less_ns: f64) -> Part {
-        let mut part = Part::default();
+impl Compared {
+    fn of(part: Part, window: &Window, network: &Network) -> Compared {
+        let (mut all, less_ns) = (Compared::default(), part.less_ns(window));
         for trips in &network.trips {
-            let count = times(trips).count as f64;
-            let took_ns = (times(trips).sum_ns as f64 - less_ns * count).max(0.0);
-            part.requests += count;
-            part.took_ns += took_ns;
-            let class = (&*class_name(name, &trips.verb), trips.bytes_max, trips.depth);
+            let times = part.times(trips);
+            let count = times.count as f64;
+            let took_ns = (times.sum_ns as f64 - less_ns * count).max(0.0);
+            all.requests += count;
+            all.took_ns += took_ns;
+            let class = (&*part.class_name(&trips.verb), trips.bytes_max, trips.depth);
             if let Some(usual_ns) = window.after.baseline.usual_ns(class) {
-                part.known += count;
-                part.known_ns += took_ns;
-                part.usual_ns += usual_ns * count;
+                all.known += count;
+                all.known_ns += took_ns;
+                all.usual_ns += usual_ns * count;
             }
         }
-        part
+        all
     }
     /// The time as a multiple of the usual one; 1 if that is not known of most requests.
     fn slower(&self) -> f64 {
@@ -62,15 +100,10 @@ impl Part {
     }
 }
 
-/// The name under which the baseline has a part of the way of requests: `wire` or `server`, and their verb.
-pub fn class_name(part: &str, verb: &str) -> String {
-    format!("{part} {verb}")
-}
-
 /// The way to the server, if requests take longer on it than they usually do.
 pub fn find(window: &Window) -> Option<Finding> {
     let network = window.network.as_ref()?;
-    let part = Part::of(window, network, "wire", |trips| &trips.wire, window.look_ns() + window.server_late_ns());
+    let part = Compared::of(Part::Wire, window, network);
     if part.slower() < SLOWER {
         return None;
     }
@@ -97,7 +130,7 @@ pub fn find(window: &Window) -> Option<Finding> {
 pub fn find_server(window: &Window) -> Option<Finding> {
     let network = window.network.as_ref()?;
     let limit_ns = window.stage_ns(&[Stage::Limit.name()]);
-    let part = Part::of(window, network, "server", |trips| &trips.server, -window.server_late_ns());
+    let part = Compared::of(Part::Server, window, network);
     let slower_ns = if part.slower() < SLOWER { 0.0 } else { part.excess_ns() };
     if limit_ns > 0.0 && limit_ns >= slower_ns {
         let evidence = vec![format!("a request waits {} for limits", per_request(window, &[Stage::Limit.name()]))];

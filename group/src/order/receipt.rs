@@ -1,7 +1,7 @@
 //! The positions of records in their groups' orders: who gives them, and who waits until a record may be answered.
 //!
 //! A brick orders a group that it has alone by its log: the next record gets the next index, and it may be answered once the log is as
-//! durable as the client asked for. Nothing else in this package gives an index, or knows what an answer waits for.
+//! durable as the client asked for. Nothing else in this package gives a new record its index, or knows what an answer waits for.
 
 use crate::state::State;
 use crate::{Groups, Position};
@@ -17,6 +17,10 @@ use store::format::values::TermRow;
 pub(crate) struct Awaited(u64);
 
 impl Awaited {
+    /// The wait for the record in a batch which the overlay names.
+    pub fn in_batch(batch: u64) -> Awaited {
+        Awaited(batch)
+    }
     /// True if there is nothing to wait for.
     pub fn is_nothing(self) -> bool {
         self.0 == 0
@@ -53,16 +57,18 @@ impl Groups {
         let log = &self.store().log;
         log.wait(log.last_batch(), sync, span)
     }
-    /// Waits as `committed` for the record in a batch which the overlay names.
-    pub(crate) fn batch_committed(&self, batch: u64, sync: Sync, span: &Span) -> impl Future<Output = Result<()>> {
-        self.store().log.wait(batch, sync, Some(span))
-    }
 }
 
 impl State {
-    /// The head of the group's next record.
-    pub(crate) fn head(&self, volume: VolumeId, session: SessionId, request: RequestId, outcome: Outcome) -> Head {
-        let index = Index(self.row.applied.0 + 1);
+    /// The head of the group's next record, or of one that is ordered at once with so many in front of it.
+    pub(crate) fn head(
+        &self,
+        behind: u64,
+        volume: VolumeId,
+        (session, request): (SessionId, RequestId),
+        outcome: Outcome,
+    ) -> Head {
+        let index = Index(self.row.applied.0 + 1 + behind);
         Head { group: self.group, term: self.term(), index, volume, session, request, outcome }
     }
     /// Notes that a record has been ordered: its index is used, and its result is kept if its client may deliver the request

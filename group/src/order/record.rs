@@ -55,8 +55,8 @@ impl<'a> Record<'a> {
     pub fn own(part: &'a Part) -> Record<'a> {
         Record { part, session: SessionId(0), request: RequestId(0), outcome: Outcome::Done, done: 0 }
     }
-    fn head(&self, state: &State) -> Head {
-        state.head(self.part.volume, self.session, self.request, self.outcome)
+    fn head(&self, state: &State, behind: u64) -> Head {
+        state.head(behind, self.part.volume, (self.session, self.request), self.outcome)
     }
 }
 
@@ -123,7 +123,7 @@ impl Groups {
         sync: Sync,
     ) -> Result<u64> {
         let state = held.of(record.part.group);
-        let head = record.head(state);
+        let head = record.head(state, 0);
         let mut encoded = std::mem::take(&mut state.encoded);
         encoded.clear();
         encode_replicated(&mut encoded, &head, &record.part.edits);
@@ -146,8 +146,8 @@ impl Groups {
         let mut heads: Vec<Head> = Vec::with_capacity(records.len());
         let mut encoded = Vec::with_capacity(records.len());
         for record in records {
-            let mut head = record.head(held.of(record.part.group));
-            head.index.0 += heads.iter().filter(|before| before.group == head.group).count() as u64;
+            let behind = heads.iter().filter(|before| before.group == record.part.group).count();
+            let head = record.head(held.of(record.part.group), behind as u64);
             let mut bytes = Vec::with_capacity(256);
             encode_replicated(&mut bytes, &head, &record.part.edits);
             heads.push(head);

@@ -99,7 +99,7 @@ impl Groups {
             return Ok(Try::Wait(range_ticket));
         }
         let outcome = Outcome::Wrote { offset: plan.offset, length: write.length };
-        let head = state.head(context.volume, context.session, context.request, outcome);
+        let head = state.head(0, context.volume, (context.session, context.request), outcome);
         let replaced = match may_follow(write, planned, blocks) {
             true => self.try_replace(&mut state, write, &plan, blocks, &head),
             false => Ok(None),

@@ -5,9 +5,7 @@ use base::{Ino, Limits, Name, Op, RequestId, SessionId, VolumeId};
 use group::{Answer, Context, Groups, Options};
 use layer::{Call, Served, Stack};
 use runtime::sim::Hosts;
-use runtime::tasks::Local;
 use runtime::{Runtime, Span};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::index::model::ModelIndex;
@@ -30,14 +28,6 @@ pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
 }
 
-pub fn spawn<F: Future<Output = ()> + 'static>(
-    runtime: &Runtime,
-    core: usize,
-    make: impl FnOnce() -> F + Send + 'static,
-) {
-    runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
-}
-
 /// The server's process: a brick with the volume "main" that listens.
 pub fn start_server(hosts: &Hosts, index: &ModelIndex, is_new: bool) {
     start_server_and(hosts, index, is_new, |_, _| {});
@@ -53,7 +43,7 @@ pub fn start_server_and(
     let (runtime, index) = (hosts.runtime(SERVER), index.clone());
     let address = hosts.links().address(SERVER, PORT);
     let world = runtime.clone();
-    spawn(&world, 0, move || async move {
+    world.spawn(0, move || async move {
         if is_new {
             let options = FormatOptions {
                 size_bytes: Some(256 * SEGMENT_BYTES_MIN),

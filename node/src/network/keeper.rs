@@ -43,6 +43,10 @@ impl Keeper {
         let (runtime, groups) = (runtime.clone(), groups.clone());
         Ok(Keeper { network: Mutex::new(network), runtime, groups, server: OnceLock::new(), encryption })
     }
+    /// The wish for what goes over the network.
+    pub fn encryption(&self) -> Encryption {
+        self.encryption
+    }
     /// Knows the server, to hang up when rights change.
     pub fn serve(&self, server: &Arc<Server<Served>>) {
         let was_new = self.server.set(Arc::downgrade(server)).is_ok();

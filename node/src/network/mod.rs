@@ -40,7 +40,6 @@ pub struct Listener {
     keeper: Arc<Keeper>,
     server: Arc<Server<Served>>,
     looked: Mutex<Instant>,
-    encryption: Encryption,
 }
 
 impl Listener {
@@ -70,7 +69,7 @@ impl Listener {
         let server = served.start(runtime, listener, Some(credentials), &known);
         keeper.serve(&server);
         let looked = Mutex::new(Instant::now());
-        Ok(Some(Listener { name, address, groups: groups.clone(), keeper, server, looked, encryption }))
+        Ok(Some(Listener { name, address, groups: groups.clone(), keeper, server, looked }))
     }
 
     /// The address where it listens.
@@ -82,7 +81,7 @@ impl Listener {
     pub fn warning(&self) -> Option<String> {
         let what = "contents go unencrypted over the network to clients that were told so too (wire-encryption is off): who reads along \
                     there reads files; start this daemon without --wire-encryption off, and without it in its config file, to encrypt";
-        (self.encryption == Encryption::Off).then(|| what.to_string())
+        (self.keeper.encryption() == Encryption::Off).then(|| what.to_string())
     }
 
     /// Renews the server's certificate if it is time. What went wrong, for an operator; it is tried again an hour later.

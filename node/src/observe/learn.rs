@@ -4,7 +4,7 @@
 use super::kernel;
 use super::signals::{cores, io, network};
 use base::checksum::crc32c;
-use explain::causes::{class_name, is_of_disks};
+use explain::causes::{Part, is_of_disks};
 use explain::snapshot::{Io, Network, Process};
 use explain::{Baseline, Snapshot, Times, Window};
 use runtime::Runtime;
@@ -143,8 +143,9 @@ fn teach(baseline: &mut Baseline, window: &Window, runtime: &Runtime) -> usize {
     }
     for trips in window.network.iter().flat_map(|network| &network.trips) {
         let class = (trips.bytes_max, trips.depth);
-        add(class_name("wire", &trips.verb), class, &trips.wire, window.look_ns() + window.server_late_ns());
-        add(class_name("server", &trips.verb), class, &trips.server, -window.server_late_ns());
+        for part in Part::ALL {
+            add(part.class_name(&trips.verb), class, part.times(trips), part.less_ns(window));
+        }
     }
     for ((verb, bytes_max, depth), &(count, sum_ns)) in &classes {
         let mean_ns = (sum_ns / count.max(1) as f64) as u64;

@@ -1,6 +1,6 @@
 //! The scenarios over the machine's own sockets, and what only these have.
 
-use crate::scenarios::{ALL, Stage, receive, send, spawn};
+use crate::scenarios::{ALL, Stage, receive, send};
 use base::Kind;
 use runtime::Address;
 use runtime::{Runtime, real};
@@ -131,12 +131,12 @@ fn a_stop_ends_all_that_waits_and_closes_all_ports() {
             let (server, _) = runtime.net.accept(listener).await.expect("somebody came");
             for connection in [client, server] {
                 let runtime = runtime.clone();
-                spawn(&runtime.clone(), 1, move || async move {
+                runtime.clone().spawn(1, move || async move {
                     let _ = receive(&runtime, connection, 0, 100).await;
                 });
             }
             let sender = runtime.clone();
-            spawn(&runtime, 0, move || async move { while send(&sender, server, 0, 1 << 20).await.is_ok() {} });
+            runtime.spawn(0, move || async move { while send(&sender, server, 0, 1 << 20).await.is_ok() {} });
             drop(runtime.net.accept(listener));
         }
         runtime.clock.sleep(20_000_000).await;

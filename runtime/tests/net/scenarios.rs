@@ -81,15 +81,6 @@ pub async fn receive(runtime: &Runtime, connection: ConnectionId, from: usize, l
     Ok(came)
 }
 
-/// Runs a future on a core of a runtime.
-pub fn spawn<F: Future<Output = ()> + 'static>(
-    runtime: &Runtime,
-    core: usize,
-    make: impl FnOnce() -> F + Send + 'static,
-) {
-    runtime.tasks.spawn(core, Box::new(move || Box::pin(make())));
-}
-
 /// Sends back all that comes on a connection, until its end.
 async fn echo(runtime: Runtime, connection: ConnectionId) {
     let mut buffer = runtime.buffer(64 << 10).expect("within the bound");
@@ -115,10 +106,10 @@ fn serve_echo(stage: &Stage) -> (ListenerId, Address) {
     let address = net.address(listener).expect("it listens");
     for core in 0..stage.server.tasks.cores() {
         let server = stage.server.clone();
-        spawn(&stage.server, core, move || async move {
+        stage.server.spawn(core, move || async move {
             while let Ok((connection, _)) = server.net.accept(listener).await {
                 let runtime = server.clone();
-                spawn(&server, core, move || echo(runtime, connection));
+                server.spawn(core, move || echo(runtime, connection));
             }
         });
     }
@@ -164,7 +155,7 @@ async fn many_connections(stage: Stage) {
     let left = Arc::new(AtomicU64::new(50));
     for number in 0..left.load(Ordering::Relaxed) {
         let (runtime, address, left) = (client.clone(), address.clone(), left.clone());
-        spawn(client, number as usize % client.tasks.cores(), move || async move {
+        client.spawn(number as usize % client.tasks.cores(), move || async move {
             let connection = runtime.net.connect(&address).await.expect("somebody listens");
             for round in 0..10 {
                 let length = 1 + 977 * round;

@@ -1,6 +1,6 @@
 //! The scenarios between simulated hosts, and what must hold under their faults.
 
-use crate::scenarios::{ALL, Stage, receive, send, slices, spawn};
+use crate::scenarios::{ALL, Stage, receive, send, slices};
 use base::{Kind, Result};
 use runtime::disk;
 use runtime::net::{Address, ConnectionId, DEAD_AFTER_NS, ListenerId};
@@ -105,10 +105,10 @@ async fn talk(runtime: &Runtime, connection: ConnectionId) -> usize {
 fn serve(runtime: &Runtime, address: &Address) -> ListenerId {
     let listener = runtime.net.listen(address).expect("a free address");
     let server = runtime.clone();
-    spawn(runtime, 0, move || async move {
+    runtime.spawn(0, move || async move {
         while let Ok((connection, _)) = server.net.accept(listener).await {
             let runtime = server.clone();
-            spawn(&server, connection.0 as usize % 2, move || async move {
+            server.spawn(connection.0 as usize % 2, move || async move {
                 talk(&runtime, connection).await;
                 // The other end should have all before it learns of the end.
                 let _ = receive(&runtime, connection, 0, 1).await;
@@ -135,7 +135,7 @@ struct Talks {
 fn start_client(runtime: &Runtime, address: &Address, talks: &Arc<Talks>) {
     talks.clients.fetch_add(1, Ordering::Relaxed);
     let (runtime, address, talks) = (runtime.clone(), address.clone(), talks.clone());
-    spawn(&runtime.clone(), 1, move || async move {
+    runtime.clone().spawn(1, move || async move {
         while !talks.stops.load(Ordering::Relaxed) {
             let Ok(connection) = runtime.net.connect(&address).await else {
                 talks.broken.fetch_add(1, Ordering::Relaxed);
@@ -375,7 +375,7 @@ fn a_paused_host_runs_nothing_and_its_timers_are_late() {
     let ticks = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     for (number, ticks) in ticks.iter().enumerate() {
         let (runtime, ticks) = (hosts.runtime(number), ticks.clone());
-        spawn(&runtime.clone(), 0, move || async move {
+        runtime.clone().spawn(0, move || async move {
             loop {
                 runtime.clock.sleep(10_000_000).await;
                 ticks.fetch_add(1, Ordering::Relaxed);
@@ -428,7 +428,7 @@ fn a_host_that_crashes_at_a_step_boots_from_its_disk_while_the_others_go_on() {
     let ended = Arc::new(AtomicBool::new(false));
     let write = |runtime: &Runtime, byte: u8| {
         let (runtime, ended) = (runtime.clone(), ended.clone());
-        spawn(&runtime.clone(), 0, move || async move {
+        runtime.clone().spawn(0, move || async move {
             let file = runtime.disk.open("data", OpenMode::Create).expect("a new name");
             runtime.disk.allocate(file, 8192).expect("there is space");
             runtime.disk.sync_names().expect("no fault is planned");

@@ -195,12 +195,12 @@ impl Client {
         });
         for core in 0..cores {
             let there = client.clone();
-            runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(connect(there, core)) }));
+            runtime.spawn(core, move || connect(there, core));
         }
         let there = client.clone();
-        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(pulse(there)) }));
+        runtime.spawn(0, move || pulse(there));
         let there = client.clone();
-        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(settle(there)) }));
+        runtime.spawn(0, move || settle(there));
         client
     }
     /// The session.

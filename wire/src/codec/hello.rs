@@ -81,6 +81,26 @@ pub struct HelloOk {
     pub caches: Caches,
 }
 
+impl HelloOk {
+    /// The welcome of a server that has no volumes, with a lease of ten seconds: for measurements and tests of the wire alone.
+    pub fn bare(who: &str) -> HelloOk {
+        let caches = Caches { caching: Caching::Alone, number: 0 };
+        HelloOk {
+            version: 1,
+            features: 0,
+            cluster: [0; 16],
+            who: who.into(),
+            boot: 1,
+            epoch: 1,
+            lease_ms: 10_000,
+            volume: None,
+            read_only: false,
+            squash_root: false,
+            caches,
+        }
+    }
+}
+
 /// The caches that a session may have, and their number among those that the server has told it since its start: of two messages the
 /// one with the higher number counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

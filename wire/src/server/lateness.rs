@@ -2,18 +2,17 @@
 //! yet, so its client would blame the way to it.
 //!
 //! Each core that is asked for something sets itself an alarm now and then, and sees how late it is: as late as a request that comes at
-//! that moment. Promise: an idle server sets none. Absent by design: why a core is late.
+//! that moment. Promise: a core that is asked for nothing does not wake for it. Absent by design: why a core is late.
 
 use super::Server;
 use crate::server::Service;
+use runtime::Event;
 use runtime::tasks::either;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Mean time between two alarms of a core: 50 a second cost it a thousandth of its time.
 const ALARM_NS: u64 = 20_000_000;
-/// Time between two looks whether a core was asked for anything.
-const IDLE_NS: u64 = 500_000_000;
 /// Lateness that counts as none: an alarm that wakes a core which has nothing to do is late by 50 to 150 us by itself, and a request is
 /// not.
 const LATE_NS_MIN: u64 = 200_000;
@@ -23,19 +22,27 @@ const LATE_NS_MIN: u64 = 200_000;
 pub(super) struct Lateness {
     alarms: AtomicU64,
     late_ns: AtomicU64,
-    /// Marks of the cores: each says that something was asked for since it looked last.
-    asked: Vec<AtomicBool>,
+    cores: Vec<Asked>,
+}
+
+/// A core's mark that something was asked for since its last alarm was set.
+#[derive(Default)]
+struct Asked {
+    is_asked: AtomicBool,
+    came: Event,
 }
 
 impl Lateness {
     pub fn new(cores: usize) -> Lateness {
-        Lateness { asked: (0..cores).map(|_| AtomicBool::new(false)).collect(), ..Lateness::default() }
+        Lateness { cores: (0..cores).map(|_| Asked::default()).collect(), ..Lateness::default() }
     }
     /// Notes that a core was asked for something.
     pub fn asked(&self, core: usize) {
         // Read first: most requests find it set, and leave the line where it is.
-        if !self.asked[core].load(Ordering::Relaxed) {
-            self.asked[core].store(true, Ordering::Relaxed);
+        let Asked { is_asked, came } = &self.cores[core];
+        if !is_asked.load(Ordering::Relaxed) {
+            is_asked.store(true, Ordering::Relaxed);
+            came.notify();
         }
     }
     /// The number of alarms so far, and the sum of the nanoseconds by which they were late.
@@ -58,18 +65,21 @@ fn with_missed(late_ns: u64) -> (u64, u64) {
 
 /// Watches a core until the server stops.
 pub(super) async fn watch<S: Service>(server: Arc<Server<S>>, core: usize) {
-    let clock = server.runtime.clock.clone();
+    let (clock, Asked { is_asked, came }) = (&server.runtime.clock, &server.lateness.cores[core]);
     loop {
-        let ticket = server.stopped.ticket();
+        let (stop, ticket) = (server.stopped.ticket(), came.ticket());
         if server.is_stopping() {
             return;
         }
-        let is_asked = server.lateness.asked[core].swap(false, Ordering::Relaxed);
+        if !is_asked.swap(false, Ordering::Relaxed) {
+            either(server.stopped.after(stop), came.after(ticket)).await;
+            continue;
+        }
         // Whatever a core does at intervals is not met each time.
-        let wait_ns = if is_asked { ALARM_NS / 2 + server.runtime.random.next_u64() % ALARM_NS } else { IDLE_NS };
+        let wait_ns = ALARM_NS / 2 + server.runtime.random.next_u64() % ALARM_NS;
         let due_ns = clock.now_ns() + wait_ns;
-        either(server.stopped.after(ticket), clock.sleep(wait_ns)).await;
-        if is_asked && !server.is_stopping() {
+        either(server.stopped.after(stop), clock.sleep(wait_ns)).await;
+        if !server.is_stopping() {
             server.lateness.note(with_missed(clock.now_ns().saturating_sub(due_ns)));
         }
     }

@@ -206,14 +206,14 @@ impl<S: Service> Server<S> {
         });
         for core in 0..runtime.tasks.cores() {
             let there = server.clone();
-            runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(accept(there)) }));
+            runtime.spawn(core, move || accept(there));
             let there = server.clone();
-            runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(lateness::watch(there, core)) }));
+            runtime.spawn(core, move || lateness::watch(there, core));
         }
         let there = Busy::new(&server);
-        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(look(there)) }));
+        runtime.spawn(0, move || look(there));
         let there = Busy::new(&server);
-        runtime.tasks.spawn(0, Box::new(move || -> Local { Box::pin(tell_freed(there)) }));
+        runtime.spawn(0, move || tell_freed(there));
         server
     }
     /// Serves nobody any more; returns once nothing uses the service, or after ten seconds. Sessions go on at the next start.

@@ -105,9 +105,9 @@ impl Credentials {
             Some(identity) => builder.with_client_auth_cert(chain(identity), key(identity)?).map_err(invalid)?,
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
-        Ok(Credentials { client: Arc::new(config), server: None, encryption: Encryption::On })
+        let credentials = Credentials { client: Arc::new(config), server: None, encryption: Encryption::On };
+        Ok(credentials.with(Encryption::On))
     }
     /// The credentials of a server, which may be a client of other servers as well. Errors: as `of_client`.
     pub fn of_server(
@@ -137,10 +137,9 @@ impl Credentials {
         let builder = builder.with_protocol_versions(&[&TLS13]).map_err(invalid)?;
         let builder = builder.with_client_cert_verifier(verifier);
         let mut config = builder.with_single_cert(chain(identity), key(identity)?).map_err(invalid)?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Credentials { server: Some(Arc::new(config)), ..as_client })
+        Ok(Credentials { server: Some(Arc::new(config)), ..as_client }.with(Encryption::On))
     }
     /// The same credentials with another wish for content.
     pub fn with(mut self, encryption: Encryption) -> Credentials {

@@ -6,7 +6,6 @@
 //! own frames have. Absent by design: what own requests do beyond it (checksums, numbers, retries).
 
 use crate::certificates::{Both, NAME};
-use crate::own::spawn;
 use crate::{DEPTH_MAX, IDLE, PAYLOAD_BYTES, Way};
 use prost::bytes::Bytes;
 use runtime::Runtime;
@@ -152,7 +151,7 @@ impl Service<http::Request<Body>> for Blocks {
 /// Runs a future on a runtime and a thread of its own, for as long as the process lives.
 fn on_a_thread<F: Future<Output = ()>>(world: &Runtime, core: usize, make: impl FnOnce() -> F + Send + 'static) {
     // A thread has the CPU and the priority of the one that starts it.
-    spawn(world, core, move || async move {
+    world.spawn(core, move || async move {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(make());

@@ -130,7 +130,7 @@ fn started() -> (Runtime, Reactors, std::path::PathBuf) {
     let directory = std::env::temp_dir().join(format!("sinter-wire-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("the temporary directory can be written");
     let there = Directory::open(&directory).expect("ours");
-    // Each way may have all its messages in memory at both ends.
+    // There are up to 16 ways, and each may have all its messages in memory at both ends.
     let bytes = (256 << 20) + PAYLOAD.load(Ordering::Relaxed) as u64 * DEPTH_MAX as u64 * 32;
     let options = real::Options { cores: Some(2), ..real::Options::new(there, bytes, &[]) };
     let (runtime, reactors) = real::start(options).expect("io_uring works here");

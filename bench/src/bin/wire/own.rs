@@ -7,14 +7,12 @@ use crate::certificates::{Both, NAME};
 use crate::{DEPTH_MAX, IDLE, PAYLOAD, Way};
 use base::{At, Ino, Name, Op, Reply, SessionId, Sync, VolumeId};
 use runtime::net::Address;
-use runtime::tasks::Local;
 use runtime::{Buf, Runtime, Slice, Span};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use wire::client::{Client, Options};
-use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Refused};
+use wire::codec::hello::{Hello, HelloOk, Join, Joined, Refused};
 use wire::codec::session::{Changed, Held};
 use wire::lane::{Lane, Reader};
 use wire::server::{Admission, Admitted, Server, Service};
@@ -23,15 +21,6 @@ use wire::{Answer, Context, FrameKind, Header, frame};
 
 /// Time between two looks of a way that has nothing to do.
 const IDLE_NS: u64 = IDLE.as_nanos() as u64;
-
-/// Starts a task on a core.
-pub fn spawn<F: Future<Output = ()> + 'static>(
-    runtime: &Runtime,
-    core: usize,
-    make: impl FnOnce() -> F + Send + 'static,
-) {
-    runtime.tasks.spawn(core, Box::new(move || -> Local { Box::pin(make()) }));
-}
 
 /// The first inode: a core writes to the one of its number from there on.
 const INO_FIRST: u64 = 2;
@@ -58,12 +47,7 @@ impl Service for Echo {
         unreachable!("nobody joins here")
     }
     async fn admit(&self, _: SessionId, _: &Hello, (): ()) -> Result<Admission<()>, Refused> {
-        let (who, caches) = ("bench".into(), Caches { caching: Caching::Alone, number: 0 });
-        let (features, cluster, boot, epoch, lease_ms) = (0, [0; 16], 1, 1, 10_000);
-        let (version, volume, read_only, squash_root) = (1, None, false, false);
-        let welcome =
-            HelloOk { version, features, cluster, who, boot, epoch, lease_ms, volume, read_only, squash_root, caches };
-        Ok(Admission::In(Admitted { welcome, flow: None, volume: () }))
+        Ok(Admission::In(Admitted { welcome: HelloOk::bare("bench"), flow: None, volume: () }))
     }
     async fn call(&self, (): &(), _: &Context, op: Op, data: Option<Buf>) -> base::Result<Answer> {
         if let Op::Write { ino, .. } = op {
@@ -97,7 +81,7 @@ pub fn frames(runtime: &Runtime, both: Option<&Both>) -> Way {
     let listener = runtime.net.listen(&any_port()).expect("a free port");
     let address = runtime.net.address(listener).expect("it listens");
     let world = runtime.clone();
-    spawn(runtime, 0, move || async move {
+    runtime.spawn(0, move || async move {
         let (connection, _) = world.net.accept(listener).await.expect("it connects");
         let lane = Lane::start(&world, connection, of_server.map(|end| Tls::server(&end).expect("it begins")));
         let mut reader = Reader::new(&world, &lane);
@@ -106,7 +90,7 @@ pub fn frames(runtime: &Runtime, both: Option<&Both>) -> Way {
         }
     });
     let (world, depth, answered) = (runtime.clone(), way.depth.clone(), way.answered.clone());
-    spawn(runtime, 1, move || async move {
+    runtime.spawn(1, move || async move {
         let connection = world.net.connect(&address).await.expect("it is let in");
         let lane = Lane::start(&world, connection, of_client.map(|end| Tls::client(&end, NAME).expect("it begins")));
         let mut reader = Reader::new(&world, &lane);
@@ -151,7 +135,7 @@ pub fn requests(runtime: &Runtime, name: &'static str, cores: &[usize], both: Op
     for task in 0..DEPTH_MAX {
         let (world, client) = (runtime.clone(), client.clone());
         let (depth, answered) = (way.depth.clone(), way.answered.clone());
-        spawn(runtime, cores[task % cores.len()], move || ask(world, client, task, (depth, answered)));
+        runtime.spawn(cores[task % cores.len()], move || ask(world, client, task, (depth, answered)));
     }
     way
 }
@@ -163,7 +147,7 @@ fn apart(runtime: &Runtime, options: &Options, echo: &Echo, cores: &[usize]) -> 
         let (tell, told) = sync_channel(cores.len());
         for &core in cores {
             let (world, client, tell) = (runtime.clone(), client.clone(), tell.clone());
-            spawn(runtime, core, move || async move {
+            runtime.spawn(core, move || async move {
                 write(&world, &client).await;
                 tell.send(()).expect("somebody waits for it");
             });
@@ -172,7 +156,7 @@ fn apart(runtime: &Runtime, options: &Options, echo: &Echo, cores: &[usize]) -> 
         if cores.iter().all(|&core| echo.served[core].load(Ordering::Relaxed) != core) {
             return client;
         }
-        spawn(runtime, 0, move || async move { client.close(PATIENCE_NS).await });
+        runtime.spawn(0, move || async move { client.close(PATIENCE_NS).await });
     }
     panic!("{TRIES} connections, and each was served by the core that it came from");
 }
