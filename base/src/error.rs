@@ -46,6 +46,8 @@ pub enum Kind {
     NoLocks,
     /// The session is over, or the request is older than what its client has the answers of.
     Fenced,
+    /// Another brick leads the group, or soon will: who asks there gets the answer. Nobody but routers sees it.
+    Elsewhere,
     /// Another process or mount uses the brick, volume or directory.
     Busy,
     /// A device, or the kernel, refused an I/O.
@@ -77,7 +79,7 @@ pub enum Remedy {
 
 impl Kind {
     /// Every kind, for tests that cover them all.
-    pub const ALL: [Kind; 26] = [
+    pub const ALL: [Kind; 27] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::NotEmpty,
@@ -98,6 +100,7 @@ impl Kind {
         Kind::Deadlock,
         Kind::NoLocks,
         Kind::Fenced,
+        Kind::Elsewhere,
         Kind::Busy,
         Kind::Io,
         Kind::Corrupt,
@@ -129,6 +132,7 @@ impl Kind {
             Kind::Deadlock => "deadlock",
             Kind::NoLocks => "no-locks",
             Kind::Fenced => "fenced",
+            Kind::Elsewhere => "elsewhere",
             Kind::Busy => "busy",
             Kind::Io => "io",
             Kind::Corrupt => "corrupt",
@@ -147,6 +151,7 @@ impl Kind {
         match self {
             Kind::NotFound => 2,
             Kind::Io | Kind::Corrupt | Kind::Fenced => 5,
+            Kind::Elsewhere => 11,
             Kind::Busy => 16,
             Kind::Exists => 17,
             Kind::NotDirectory => 20,
@@ -176,7 +181,7 @@ impl Kind {
         match self {
             Kind::Corrupt => Remedy::Repair,
             Kind::Io => Remedy::StopBrick,
-            Kind::Busy | Kind::Interrupted => Remedy::Retry,
+            Kind::Busy | Kind::Interrupted | Kind::Elsewhere => Remedy::Retry,
             Kind::Newer | Kind::Host | Kind::ReadOnly => Remedy::Operator,
             _ => Remedy::RefuseClient,
         }

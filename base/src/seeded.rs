@@ -268,11 +268,29 @@ pub enum Bug {
     LossAccepted,
     /// A leader sends records that it read from its log when it led in an earlier term (rule P1).
     OldReadBelieved,
+    /// A checkpoint that replay begins behind leaves out what a replica has promised in votes before it (rule L6).
+    VoteForgotten,
+    /// A reader of the running log does not keep its segments from being written again (rule K8).
+    LogReadUnpinned,
+    /// A checkpoint whose replay begins at an earlier cut frees segments as if it had all records before its own (rule K3).
+    PendingFreed,
+    /// A change of a replicated group is answered when it is ordered (rule P1).
+    CommitUnawaited,
+    /// A leader answers reads without its lease (rule P4).
+    LeaseUnasked,
+    /// A leader answers a read with what is not committed yet (rule P20).
+    ReadUncommitted,
+    /// A leader that was deposed keeps what it had ordered and is void (rule L6).
+    VoidKept,
+    /// A checkpoint takes what is ordered and not committed (rule P21).
+    UncommittedCheckpoint,
+    /// A leader sends a follower one append after an answer, however much is left (rule P7).
+    RestUnsent,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 130] = [
+    pub const ALL: [Bug; 139] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -403,6 +421,15 @@ impl Bug {
         Bug::CommitUncounted,
         Bug::LossAccepted,
         Bug::OldReadBelieved,
+        Bug::VoteForgotten,
+        Bug::LogReadUnpinned,
+        Bug::PendingFreed,
+        Bug::CommitUnawaited,
+        Bug::LeaseUnasked,
+        Bug::ReadUncommitted,
+        Bug::VoidKept,
+        Bug::UncommittedCheckpoint,
+        Bug::RestUnsent,
     ];
 }
 

@@ -12,10 +12,10 @@ use store::format::devices::{DeviceId, DeviceRow, DeviceTable, FIRST, State as P
 use store::format::label::Label;
 use store::format::leaf::{self, Encoded, Leaf, Slot};
 use store::format::passages::{Cut, Passage, Passages};
-use store::format::record::{self, Frame, Head, Logged, Moved, Moves, Places, Run};
+use store::format::record::{self, Frame, Head, Logged, Moved, Moves, Places, Run, Vote};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
-use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
+use store::format::values::{self, GroupRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
 use store::format::{Uuid, edits, keys, summary};
 use store::purge::Purge;
 use store::reserve::{Extent, Reserve};
@@ -322,6 +322,12 @@ fn records() -> Vec<Vec<u8>> {
     all.push(framed(&replicated));
     let volume = layered();
     all.push(record((vec![Edit::VolumeChange { name: volume.name.clone(), volume }], Outcome::Done)));
+    let mut replicated = Vec::new();
+    let (group, term) = (GroupId(1), Term(2));
+    record::encode_vote(&mut replicated, &Vote { group, term, voted_for: Some(ReplicaId(3)) });
+    let mut vote = Vec::new();
+    record::put_framed(&mut vote, &FRAME, &[], &replicated);
+    all.push(vote);
     all
 }
 
@@ -348,6 +354,7 @@ fn one_record(reader: &mut Reader<'_>) -> (Answer, bool) {
                 record::encode_replicated(&mut replicated, &head, edits);
             }
             Logged::Moves(moves) => record::encode_moves(&mut replicated, moves),
+            Logged::Vote(vote) => record::encode_vote(&mut replicated, vote),
         }
         let mut again = Vec::new();
         record::put_framed(&mut again, &FRAME, runs, &replicated);
@@ -360,6 +367,7 @@ fn one_record(reader: &mut Reader<'_>) -> (Answer, bool) {
         let kind = match logged {
             Logged::Record(record) => record.edits.iter().fold(0, |kinds, edit| kinds | 1 << edit_kind(edit)),
             Logged::Moves(moves) => scale(moves.blocks.len()) << 40,
+            Logged::Vote(vote) => 1 << 50 | u64::from(vote.voted_for.is_some()) << 51,
         };
         kind ^ scale(runs.len()) << 56
     });
@@ -396,7 +404,7 @@ fn batches() -> Vec<Vec<u8>> {
         blocks
     };
     let records = records();
-    vec![batch(&[]), batch(&records[..1]), batch(&records[..5]), batch(&records[5..])]
+    vec![batch(&[]), batch(&records[..1]), batch(&records[..5]), batch(&records[5..6]), batch(&records[6..])]
 }
 
 /// Parses a batch as replay does: its fields, its checksum, each of its records.
@@ -527,13 +535,15 @@ fn rows() -> Vec<Vec<u8>> {
         values::encode_terms(&[TermRow { term: Term(2), first: Index(3), start: 4 }]),
     ];
     let local = values::encode_session(&SessionRow { holder: None, ..session() });
-    let numbered = (0..).zip(values).chain([(5, values::encode_volume(&layered())), (10, local)]);
+    let promise = values::encode_promise(&Promise { term: Term(2), voted_for: Some(ReplicaId(3)) });
+    let more = [(5, values::encode_volume(&layered())), (10, local), (16, promise)];
+    let numbered = (0..).zip(values).chain(more);
     numbered.map(|(kind, value)| [vec![kind], value].concat()).collect()
 }
 
 fn row(bytes: &[u8]) -> Answer {
     let Some((kind, value)) = bytes.split_first() else { return 0 };
-    let kind = kind % 16;
+    let kind = kind % 17;
     let read = match kind {
         0 => back(value, values::decode_counted_inode, |(inode, blocks)| values::encode_counted_inode(inode, *blocks)),
         1 => back(value, values::decode_entry, |&(ino, kind, cookie)| values::encode_entry(ino, kind, cookie)),
@@ -551,6 +561,7 @@ fn row(bytes: &[u8]) -> Answer {
         11 => back(value, values::decode_group, values::encode_group),
         12 => back(value, values::decode_damaged_replay, |(row, ways)| values::encode_damaged_replay(row, ways)),
         13 => back(value, values::decode_segment, values::encode_segment),
+        16 => back(value, values::decode_promise, values::encode_promise),
         15 => back(value, values::decode_terms, |terms| values::encode_terms(terms)),
         _ => u64::from(keys::row(value).is_some()),
     };

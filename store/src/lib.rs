@@ -32,6 +32,7 @@ pub use media::{geometry, host};
 pub use open::{Opening, Replay};
 pub use read_cache::{Held, ReadCache};
 pub use recovery::Replayed;
+pub use recovery::running::Stored;
 pub use segments::bulk;
 pub use space::{purge, reserve, usage};
 
@@ -131,6 +132,8 @@ pub struct Store {
     summarised: Lock<BTreeMap<SegmentId, usize>>,
     /// The place where replay starts by the last durable checkpoint.
     replay: Lock<ReplayRow>,
+    /// True if a repair has found ways over bad batches of the log that a replay would still take.
+    mended: AtomicBool,
     /// The space that volumes used at the last checkpoint.
     usages: Lock<usage::Usages>,
     /// The scrub and its progress.
@@ -166,6 +169,10 @@ impl Store {
     /// The bounds of what values may name.
     pub fn bounds(&self) -> recovery::bounds::Bounds {
         recovery::bounds::Bounds::of(&self.superblock.lock(), &self.geometry)
+    }
+    /// The place where replay would start now.
+    pub fn replay_start(&self) -> ReplayRow {
+        *self.replay.lock()
     }
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> u64 {
@@ -410,12 +417,15 @@ impl Store {
         Ok(())
     }
     /// Begins a checkpoint: ends the current batch and says where a replay starts that sees every later record, and
-    /// the last batch before (see `Log::cut`).
+    /// the last batch before (see `Log::cut`). A checkpoint that lacks records before it, because they don't count yet, begins its replay
+    /// at an earlier one's cut: then it frees nothing that these records name.
     pub fn cut(&self) -> (ReplayRow, u64) {
         // First: who names a segment that is sealed by now has been ordered.
         self.table.lock().begin_checkpoint();
         self.space.admission.begin_checkpoint();
-        self.log.cut()
+        let cut = self.log.cut();
+        self.table.lock().note_cut(cut.0.number);
+        cut
     }
     /// Ends the log's tasks once all is written.
     pub fn stop(&self) {

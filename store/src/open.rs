@@ -1,6 +1,7 @@
 //! Opening a brick: superblock, segment table, replay, a new epoch, then the log's tasks (rules L4-L6).
 
 mod devices;
+mod reread;
 
 use crate::format::devices::{DeviceTable, Tier};
 use crate::format::keys;
@@ -340,7 +341,7 @@ impl Opening {
         let tail = recovery::walk(&self.runtime, &self.geometry, self.log(), async |mut chunk: Vec<Replayed>| {
             chunk.retain(|replayed| match &replayed.logged {
                 Logged::Record(record) => !self.passages.leave_out((record.group, record.index), replayed.batch),
-                Logged::Moves(_) => true,
+                Logged::Moves(_) | Logged::Vote(_) => true,
             });
             for replayed in &chunk {
                 order.follow(replayed)?;
@@ -624,6 +625,7 @@ impl Opening {
             table: Lock::new("segments", self.table),
             summarised: Lock::new("summarised", summarised),
             replay: Lock::new("replay", self.replay),
+            mended: AtomicBool::new(!self.passages.is_empty()),
             runtime: self.runtime,
         });
         let there = store.clone();
@@ -722,11 +724,13 @@ impl<'a, F: Fn(GroupId) -> base::Index> Order<'a, F> {
             return Err(Error::new(Kind::Corrupt, what).with(record.group));
         }
         let last = self.last.entry(record.group).or_insert_with(|| (self.applied)(record.group));
-        if record.index.0 > last.0.saturating_add(1) {
+        // What the index has may be missing here.
+        if record.index.0 > (*last).max((self.applied)(record.group)).0.saturating_add(1) {
             let error = Error::new(Kind::Corrupt, "a record is missing from a group's order");
             return Err(error.with(format!("group {}: {} after {last}", record.group, record.index)));
         }
-        *last = (*last).max(record.index);
+        // With several replicas one comes at an index that was there, and the order goes on from it: what was written last counts.
+        *last = record.index;
         Ok(())
     }
 }
@@ -748,7 +752,7 @@ fn describe(described: &mut Described, replayed: &Replayed, applied: &impl Fn(Gr
                 add(&mut blocks.map(entry));
             }
         }
-        Logged::Record(_) => {}
+        Logged::Record(_) | Logged::Vote(_) => {}
         Logged::Moves(moves) => {
             let (group, volume) = (moves.group, moves.volume);
             let entry = |moved: &Moved| {

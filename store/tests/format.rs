@@ -3,15 +3,16 @@
 use base::checksum::crc32c;
 use base::*;
 use store::format::batch::BatchHeader;
+use store::format::bytes::Reader;
 use store::format::devices::{DeviceId, DeviceRow, DeviceTable, FIRST, State as Part, Tier};
 use store::format::edits::put_edit;
 use store::format::label::Label;
 use store::format::leaf::{Leaf, Slot};
 use store::format::passages::{Cut, Passage, Passages};
-use store::format::record::{Frame, Head, Run, encode_replicated, put_framed};
+use store::format::record::{Frame, Head, Logged, Run, Vote, encode_replicated, encode_vote, put_framed, take_framed};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
-use store::format::values::{self, GroupRow, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
+use store::format::values::{self, GroupRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
 use store::format::{Uuid, keys, summary};
 use store::reserve::{Extent, Reserve};
 use store::scrub::{self, Bad, Why};
@@ -161,6 +162,24 @@ fn record() {
         let mut bytes = Vec::new();
         encode_replicated(&mut bytes, &Head { outcome, ..head }, &[]);
         drawn(&bytes, &[(44, 1, tag), (45, 8, first), (53, 4, 0)]);
+    }
+}
+
+#[test]
+fn vote() {
+    let vote = Vote { group: GroupId(1), term: Term(2), voted_for: Some(ReplicaId(3)) };
+    let mut bytes = Vec::new();
+    encode_vote(&mut bytes, &vote);
+    drawn(&bytes, &[(0, 1, 5), (1, 1, 1), (2, 2, 0), (4, 4, 1), (8, 8, 2), (16, 8, 3)]);
+    assert_eq!(bytes.len(), 24);
+    for voted_for in [vote.voted_for, None] {
+        let vote = Vote { voted_for, ..vote };
+        let frame = Frame { uuid: UUID, life: Life(11), sequence: 12, replica: ReplicaId(13) };
+        let (mut replicated, mut framed) = (Vec::new(), Vec::new());
+        encode_vote(&mut replicated, &vote);
+        put_framed(&mut framed, &frame, &[], &replicated);
+        let back = take_framed(&mut Reader::new(&framed), UUID, frame.life, frame.sequence);
+        assert_eq!(back, Ok((Logged::Vote(vote), Vec::new())));
     }
 }
 
@@ -479,6 +498,13 @@ fn values_of_the_index() {
     assert_eq!(values::decode_terms(&bytes).as_deref(), Ok(&terms[..]));
     let falling = [terms[1], terms[0]];
     assert!(values::decode_terms(&values::encode_terms(&falling)).is_err());
+    let promise = Promise { term: Term(2), voted_for: Some(ReplicaId(3)) };
+    let bytes = values::encode_promise(&promise);
+    drawn(&bytes, &[(0, 1, 1), (1, 8, 2), (9, 8, 3)]);
+    assert_eq!((bytes.len(), values::decode_promise(&bytes)), (17, Ok(promise)));
+    let nobody = Promise { voted_for: None, ..promise };
+    assert_eq!(values::decode_promise(&values::encode_promise(&nobody)), Ok(nobody));
+    assert!(values::decode_promise(&[&bytes[..], &[0]].concat()).is_err());
     let live = vec![u64::MAX, 1];
     let (life, stream, state) = (Life(2), Stream::Bulk, SegmentState::Sealed);
     let bytes = values::encode_segment(&SegmentRow { state, life, stream, sequence: 3, opened: 5, used: 4, live });

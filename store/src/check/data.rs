@@ -5,16 +5,18 @@ use super::segments::is_told;
 use super::{FINDINGS_MAX, Report};
 use crate::format::record::{Logged, Places};
 use crate::format::summary::SummaryEntry;
+use crate::format::superblock::REPLICAS;
 use crate::format::values::{SegmentRow, SegmentState};
 use crate::index::paths;
 use crate::open::Opening;
 use crate::progress::Step;
+use crate::recovery::standing::Standing;
 use crate::segments::summaries;
 use crate::verify;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Edit, Ino, Kind, Place, Result, SegmentId, VolumeId};
 use runtime::disk;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Blocks that are read together.
 const SLICE_BLOCKS: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
@@ -72,9 +74,14 @@ pub async fn read(opening: &Opening, report: &mut Report, progress: super::Progr
 /// A log that can't be read is a finding by itself.
 async fn fresh(opening: &Opening) -> Fresh {
     let mut fresh = Fresh::new();
+    let void = void(opening).await;
+    let mut numbers = 0..;
     let walked = opening.walk(async |chunk| {
-        for replayed in &chunk {
+        for (replayed, number) in chunk.iter().zip(&mut numbers) {
             let Logged::Record(record) = &replayed.logged else { continue };
+            if void.contains(&number) {
+                continue;
+            }
             let mut places = Places::of(&replayed.runs);
             for edit in &record.edits {
                 follow(&mut fresh, record.volume, edit, &mut places);
@@ -84,6 +91,19 @@ async fn fresh(opening: &Opening) -> Fresh {
     });
     drop(walked.await);
     fresh
+}
+
+/// The numbers of the log's records that don't count. Reads the log, if it may have any.
+async fn void(opening: &Opening) -> BTreeSet<u64> {
+    let mut standing = Standing::default();
+    if opening.superblock().features.incompatible & REPLICAS != 0 {
+        let walked = opening.walk(async |chunk| {
+            chunk.iter().for_each(|replayed| standing.take(&replayed.logged));
+            Ok(())
+        });
+        drop(walked.await);
+    }
+    standing.void()
 }
 
 fn follow(fresh: &mut Fresh, volume: VolumeId, edit: &Edit, places: &mut Places<'_>) {

@@ -114,6 +114,11 @@ impl Check<'_> {
             }
             // Read when the brick is opened, or only then used.
             Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Terms | Row::Volume => {}
+            Row::Promise => {
+                if let Err(error) = values::decode_promise(value) {
+                    self.find(format!("the promise of group {group}'s replica: {error}"), Means::Unreadable);
+                }
+            }
             Row::Reserve => self.reserve(volume, key, value)?,
             Row::Usage => match values::decode_usage(value) {
                 Ok(usage) => self.used(group, volume).told.add(&usage),
@@ -349,9 +354,14 @@ pub(crate) fn is_in_place(groups: u32, key: &[u8], (group, _, row): (GroupId, Vo
     match row {
         Row::Segment | Row::Replay | Row::Summary | Row::Scrub => true,
         Row::Volume => group == GroupId(0),
-        Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Terms | Row::PurgedVolume | Row::Usage => {
-            group.0 < groups
-        }
+        Row::Group
+        | Row::Intent
+        | Row::Followed
+        | Row::Session
+        | Row::Terms
+        | Row::Promise
+        | Row::PurgedVolume
+        | Row::Usage => group.0 < groups,
         Row::Inode
         | Row::Entry
         | Row::Cookie

@@ -6,11 +6,12 @@ mod bitmaps;
 pub mod held;
 pub(crate) mod mapped;
 mod summaries;
+mod votes;
 
 use crate::Store;
 use crate::format::keys;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
-use crate::format::values::{self, GroupRow, ReplayRow, SessionRow, TermRow};
+use crate::format::values::{self, GroupRow, Promise, ReplayRow, SessionRow, TermRow};
 use crate::index::IndexEdit;
 use crate::segments::Staged;
 use crate::space::purge::Purges;
@@ -24,6 +25,7 @@ use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Changes of extended attributes by name: the new value, or None if removed.
 pub type XattrChanges = BTreeMap<Name, Option<Arc<[u8]>>>;
@@ -124,6 +126,9 @@ pub struct GroupPart {
     pub purges: Arc<Purges>,
     /// Blocks reserved for files; the checkpoint updates them.
     pub reserves: Arc<Reserves>,
+    /// The promise of the group's replica, of a brick that is marked with `REPLICAS`: replay begins behind the votes that it comes
+    /// to. None: it is as the index has it.
+    pub promise: Option<Promise>,
 }
 
 /// The work that a checkpoint has left in a group for the next one.
@@ -224,9 +229,10 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     let mut left = Vec::with_capacity(parts.len());
     let mut promised = Vec::with_capacity(parts.len());
     let mut young = BTreeMap::new();
-    for GroupPart { group, row, young: of_group, changes, mut purges, mut reserves } in parts {
+    for GroupPart { group, row, young: of_group, changes, mut purges, mut reserves, promise } in parts {
         assert!(young.insert(group, of_group).is_none(), "group {group} has one part");
         work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
+        work.edits.extend(promise.and_then(|promise| votes::row(store, group, promise)));
         let before = reserves.clone();
         for change in changes {
             work.take(store, group, (&mut purges, &mut reserves), change, limits)?;
@@ -272,13 +278,15 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     {
         let mut table = store.table.lock();
         table.commit(staged);
-        table.free_dead(replay.sequence);
+        // Comes before segments are freed, under the same lock: whoever reads the log finds all that it needs, or the new start.
+        let before = std::mem::replace(&mut *store.replay.lock(), replay);
+        assert!(before.number <= replay.number && before.epoch <= replay.epoch, "replay begins no earlier than before");
+        store.mended.store(false, Ordering::Release);
+        table.free_dead((replay.sequence, replay.number));
         store.space.measured(table.all_totals().live_bytes() + unmapped_bytes);
     }
     store.free_unread();
     *store.summarised.lock() = summaries;
-    let before = std::mem::replace(&mut *store.replay.lock(), replay);
-    assert!(before.number <= replay.number && before.epoch <= replay.epoch, "replay begins no earlier than before");
     Ok(left)
 }
 

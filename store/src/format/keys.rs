@@ -25,6 +25,7 @@ mod kind {
     pub const RESERVE: u8 = 0x1d;
     pub const XATTRS: u8 = 0x1e;
     pub const TERMS: u8 = 0x1f;
+    pub const PROMISE: u8 = 0x20;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -56,6 +57,8 @@ pub enum Row {
     Session,
     /// A group's terms.
     Terms,
+    /// The promise of a group's replica in the vote for a leader.
+    Promise,
     /// A volume of the catalogue.
     Volume,
     /// Cuts of an inode that are left to free.
@@ -104,6 +107,7 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::FOLLOWED, 21) => Row::Followed,
         (kind::SESSION, 17) => Row::Session,
         (kind::TERMS, 9) => Row::Terms,
+        (kind::PROMISE, 9) => Row::Promise,
         (kind::VOLUME, 10..) => Row::Volume,
         (kind::PURGE, 17) => Row::Purge,
         (kind::PURGED_VOLUME, 13) => Row::PurgedVolume,
@@ -232,6 +236,10 @@ pub fn followed_id(key: &[u8]) -> IntentId {
 /// A group's terms.
 pub fn terms(group: GroupId) -> Vec<u8> {
     Key::new(group, VolumeId(0), kind::TERMS).0
+}
+/// The promise of a group's replica in the vote for a leader.
+pub fn promise(group: GroupId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::PROMISE).0
 }
 /// A session.
 pub fn session(group: GroupId, session: SessionId) -> Vec<u8> {

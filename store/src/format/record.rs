@@ -13,10 +13,13 @@ use base::{
 
 /// Version of the replicated part.
 const VERSION: u8 = 1;
-/// The kind of record that changes a group's state; terms and membership get theirs when they come.
+/// The kind of record that changes a group's state.
 const KIND_EDITS: u8 = 1;
 /// The kind of record that says where the cleaner has moved blocks to: local, outside the group's order (rule K2).
 const KIND_MOVES: u8 = 2;
+/// The kind of record that says what a replica has promised to others in the vote for a leader: local, outside the group's order.
+/// Kinds 3 and 4 are kept for terms and members, which are ordered.
+const KIND_VOTE: u8 = 5;
 /// Bytes of the frame before the runs.
 const FRAME_BYTES: usize = 30;
 
@@ -146,6 +149,17 @@ pub struct Moves {
     pub blocks: Vec<Moved>,
 }
 
+/// A replica's vote: in this term it votes for nobody else, and in no earlier one for anybody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vote {
+    /// The group.
+    pub group: GroupId,
+    /// The term.
+    pub term: Term,
+    /// The replica that has the vote; None: the term was heard of, and nobody has it yet.
+    pub voted_for: Option<ReplicaId>,
+}
+
 /// A record of the log.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Logged {
@@ -153,12 +167,15 @@ pub enum Logged {
     Record(Record),
     /// Work of the cleaner.
     Moves(Moves),
+    /// A vote.
+    Vote(Vote),
 }
 
 impl Logged {
     /// Blocks of the payload that it gives to files.
     pub fn mapped_blocks(&self) -> usize {
         match self {
+            Logged::Vote(_) => 0,
             Logged::Moves(moves) => moves.blocks.len(),
             Logged::Record(record) => {
                 let mapped = |edit: &Edit| if let Edit::Map { crcs, .. } = edit { crcs.len() } else { 0 };
@@ -201,12 +218,41 @@ fn take_moves(reader: &mut Reader<'_>) -> Result<Moves> {
     Ok(Moves { group, volume, blocks })
 }
 
+/// Bytes of a record of a vote.
+pub const VOTE_BYTES: usize = 24;
+
+/// Appends a record of a vote.
+pub fn encode_vote(out: &mut Vec<u8>, vote: &Vote) {
+    let start = out.len();
+    let mut writer = Writer(out);
+    writer.u8(KIND_VOTE).u8(VERSION).u8(0).u8(0).u32(vote.group.0).u64(vote.term.0);
+    put_voted_for(&mut writer, vote.voted_for);
+    assert!(out.len() - start == VOTE_BYTES, "each vote takes as much as the others");
+}
+
+fn take_vote(reader: &mut Reader<'_>) -> Result<Vote> {
+    let (group, term) = (GroupId(reader.u32()?), Term(reader.u64()?));
+    Ok(Vote { group, term, voted_for: take_voted_for(reader)? })
+}
+
+/// Writes who has a vote, if anybody has: no replica has number 0.
+pub(super) fn put_voted_for(writer: &mut Writer<'_>, voted_for: Option<ReplicaId>) {
+    assert!(voted_for != Some(ReplicaId(0)), "no replica has number 0");
+    writer.u64(voted_for.map_or(0, |replica| replica.0));
+}
+
+/// Reads who has a vote. Errors: `Corrupt`.
+pub(super) fn take_voted_for(reader: &mut Reader<'_>) -> Result<Option<ReplicaId>> {
+    Ok(Some(ReplicaId(reader.u64()?)).filter(|replica| replica.0 > 0))
+}
+
 fn decode_logged(bytes: &[u8]) -> Result<Logged> {
     let mut reader = Reader::new(bytes);
     let (kind, version, _skippable, _) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
     let logged = match (kind, version) {
         (KIND_EDITS, VERSION) => Logged::Record(take_record(&mut reader)?),
         (KIND_MOVES, VERSION) => Logged::Moves(take_moves(&mut reader)?),
+        (KIND_VOTE, VERSION) => Logged::Vote(take_vote(&mut reader)?),
         _ => {
             let error = Error::new(Kind::Newer, "the log holds a record of a newer version; upgrade this machine");
             return Err(error.with(format!("record kind {kind} version {version}")));
@@ -216,6 +262,14 @@ fn decode_logged(bytes: &[u8]) -> Result<Logged> {
         return Err(corrupt("a record has bytes after its end"));
     }
     Ok(logged)
+}
+
+/// Reads a replicated part that came from another replica. Errors: `Corrupt`, `Newer`.
+pub fn decode_record(bytes: &[u8]) -> Result<Record> {
+    match decode_logged(bytes)? {
+        Logged::Record(record) => Ok(record),
+        _ => Err(corrupt("a record of a group's order is of a kind that stays on its brick")),
+    }
 }
 
 fn take_record(reader: &mut Reader<'_>) -> Result<Record> {

@@ -34,12 +34,22 @@ pub const VOLUME_LIMITS: u64 = 32;
 pub const TREE_LIMITS: u64 = 64;
 /// Incompatible feature: clients on other machines may have sessions. A brick that never had one lacks it.
 pub const NETWORK_SESSIONS: u64 = 128;
+/// Incompatible feature: groups may have replicas on other bricks, and the log and the index what these have promised each other. A
+/// brick that never was one of several lacks it.
+pub const REPLICAS: u64 = 256;
 /// Compatible feature: inodes may have tier hints. A brick without any lacks it, and the cleaner looks for none; a build that
 /// does not know of hints drops those of inodes that it changes.
 pub const TIER_HINTS: u64 = 1;
 /// Incompatible features that this build knows.
-const INCOMPATIBLE_KNOWN: u64 =
-    ON_DEVICE | REVISION_2 | LAYERS | SEVERAL_DEVICES | TIER_POLICIES | VOLUME_LIMITS | TREE_LIMITS | NETWORK_SESSIONS;
+const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE
+    | REVISION_2
+    | LAYERS
+    | SEVERAL_DEVICES
+    | TIER_POLICIES
+    | VOLUME_LIMITS
+    | TREE_LIMITS
+    | NETWORK_SESSIONS
+    | REPLICAS;
 
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,14 +4,15 @@ use super::bytes::{Reader, Writer, corrupt};
 use super::edits::{self, Further};
 use super::passages::Passages;
 use super::purge::Purge;
+use super::record::{self, Vote};
 use super::reserve::{Extent, Reserve};
 use super::scrub::{Bad, Position, State, Why};
 use super::segment::Stream;
 use super::usage::Usage;
 use base::limits::{BLOCK_BYTES, NUMBER_MAX};
 use base::{
-    FileKind, Holder, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, RequestId, Result, SegmentId,
-    Term, Time, Volume, VolumeId, Xattrs,
+    FileKind, Holder, Index, Ino, Inode, Intent, Life, Name, Numbers, Outcome, Place, ReplicaId, RequestId, Result,
+    SegmentId, Term, Time, Volume, VolumeId, Xattrs,
 };
 
 const VERSION: u8 = 1;
@@ -333,6 +334,47 @@ pub fn decode_terms(bytes: &[u8]) -> Result<Vec<TermRow>> {
         Ok(terms)
     } else {
         Err(corrupt("a group's terms do not rise"))
+    }
+}
+
+/// The promise of a group's replica in the vote for a leader: what its votes come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Promise {
+    /// The highest term that it has heard of.
+    pub term: Term,
+    /// The replica that has its vote in that term; None: nobody yet.
+    pub voted_for: Option<ReplicaId>,
+}
+
+impl Promise {
+    /// The promise that a vote makes.
+    pub fn of(vote: &Vote) -> Promise {
+        Promise { term: vote.term, voted_for: vote.voted_for }
+    }
+    /// The promise that binds more: the one of the higher term, and in one term the one that names a replica. Votes of the log that
+    /// an index row already has change nothing by it.
+    pub fn and(self, other: Promise) -> Promise {
+        let binds = |promise: &Promise| (promise.term, promise.voted_for.is_some());
+        if binds(&other) > binds(&self) { other } else { self }
+    }
+}
+
+/// The value of a promise.
+pub fn encode_promise(promise: &Promise) -> Vec<u8> {
+    let mut out = versioned();
+    let mut writer = Writer(&mut out);
+    writer.u64(promise.term.0);
+    record::put_voted_for(&mut writer, promise.voted_for);
+    out
+}
+/// Reads a promise. Errors: `Corrupt`.
+pub fn decode_promise(bytes: &[u8]) -> Result<Promise> {
+    let mut reader = open(bytes)?;
+    let promise = Promise { term: Term(reader.u64()?), voted_for: record::take_voted_for(&mut reader)? };
+    let numbers = [promise.term.0, promise.voted_for.map_or(0, |replica| replica.0)];
+    match reader.is_empty() && numbers.iter().all(|&number| number < NUMBER_MAX) {
+        true => Ok(promise),
+        false => Err(corrupt("a replica's promise is none that is given")),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod build;
 pub mod core;
 pub mod drive;
 pub mod leave;
+mod local;
 mod replace;
 mod summaries;
 
@@ -18,7 +19,7 @@ use self::core::{Commit, Positions};
 pub use self::replace::Replacement;
 use crate::format::Uuid;
 use crate::format::batch::FIXED_BYTES;
-use crate::format::record::{Frame, MOVED_BYTES, Moved, Moves, Places, Run, encode_moves, framed_bytes, put_framed};
+use crate::format::record::{Frame, Places, Run, framed_bytes, put_framed};
 use crate::format::segment::SegmentHeader;
 use crate::format::summary::{SummaryEntry, summary_blocks};
 use crate::format::values::ReplayRow;
@@ -292,31 +293,6 @@ impl Log {
         state.reserve(self, std::slice::from_ref(entry))?;
         let ordered = state.append_one(self, entry, None)?;
         state.note_wants(sync);
-        Ok(ordered)
-    }
-
-    /// Appends the cleaner's record; as `append`. `runs`: the new places of the blocks.
-    pub fn append_moves(&self, moves: &Moves, runs: &[Run]) -> Result<Ordered> {
-        assert!(!moves.blocks.is_empty(), "a record says something");
-        let placed: usize = runs.iter().map(|run| usize::from(run.count)).sum();
-        assert!(placed == moves.blocks.len(), "each of {} moved blocks has one of {placed} places", moves.blocks.len());
-        let mut replicated = Vec::with_capacity(16 + MOVED_BYTES * moves.blocks.len());
-        encode_moves(&mut replicated, moves);
-        let owner = (moves.group, moves.volume, Index(0));
-        let entry = Entry { owner, replicated: &replicated, payload: Payload::Placed(runs), described: &[] };
-        let mut state = self.state.lock();
-        state.check()?;
-        state.reserve(self, std::slice::from_ref(&entry))?;
-        let ordered = state.append_one(self, &entry, None)?;
-        let mut blocks = moves.blocks.iter();
-        for run in runs {
-            let entries = state.summaries.entry(run.place.segment).or_default();
-            for (block, moved) in (run.place.block..).zip(blocks.by_ref().take(usize::from(run.count))) {
-                let Moved { ino, block: offset, crc, index, .. } = *moved;
-                let (group, volume) = (moves.group, moves.volume);
-                entries.push(SummaryEntry { block, group, volume, ino, offset, index, crc });
-            }
-        }
         Ok(ordered)
     }
 

@@ -5,7 +5,7 @@
 //!
 //! *Absent:* whether values agree with each other (`check`).
 
-use crate::format::record::{Logged, Record, Run};
+use crate::format::record::{Logged, Record, Run, Vote};
 use crate::format::segment::SegmentHeader;
 use crate::format::superblock::Superblock;
 use crate::format::values::{ReplayRow, SegmentRow};
@@ -81,6 +81,11 @@ impl Bounds {
         }
         match logged {
             Logged::Record(record) => self.record(record),
+            Logged::Vote(Vote { group, term, voted_for }) => {
+                self.group(*group)?;
+                self.number(term.0)?;
+                self.number(voted_for.map_or(0, |replica| replica.0))
+            }
             Logged::Moves(moves) => {
                 self.group(moves.group)?;
                 for moved in &moves.blocks {

@@ -3,12 +3,14 @@
 
 pub mod bounds;
 pub mod payloads;
+pub mod running;
+pub mod standing;
 
 use self::bounds::Bounds;
 use crate::format::batch::{BatchHeader, FIXED_BYTES};
 use crate::format::bytes::Reader;
 use crate::format::passages::Passage;
-use crate::format::record::{Logged, Run, take_framed};
+use crate::format::record::{Logged, Run, framed_bytes, take_framed};
 use crate::format::segment::{SegmentHeader, Stream};
 use crate::format::superblock::Superblock;
 use crate::format::values::ReplayRow;
@@ -29,6 +31,7 @@ const CHECK_BLOCKS: u32 = 16 << 10;
 const _: () = assert!(HEADER_BLOCKS_MAX * BLOCK_BYTES <= IO_BYTES_MAX);
 
 /// One record as the log holds it.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Replayed {
     /// The record.
     pub logged: Logged,
@@ -62,6 +65,8 @@ struct Found {
     number: u64,
     blocks: u32,
     records: Vec<Replayed>,
+    /// The bytes of each record's replicated part, if the chain keeps them.
+    replicated: Vec<Box<[u8]>>,
     end: (SegmentHeader, u32),
     crc: u32,
 }
@@ -191,6 +196,8 @@ struct Chain<'a> {
     over: &'a [Passage],
     /// The place to which the last passage led.
     landing: Option<Place>,
+    /// True if somebody wants the records' bytes as well.
+    keeps_bytes: bool,
 }
 
 impl<'a> Chain<'a> {
@@ -202,8 +209,20 @@ impl<'a> Chain<'a> {
         over: &'a [Passage],
     ) -> Chain<'a> {
         let (expected, previous_crc, epoch) = (replay.number.max(1), replay.previous_crc, replay.epoch);
-        let (durable_seen, unread, landing) = (0, 0, None);
-        Chain { superblock, expected, previous_crc, epoch, durable_seen, damaged, unread, bounds, over, landing }
+        let (durable_seen, unread, landing, keeps_bytes) = (0, 0, None, false);
+        Chain {
+            superblock,
+            expected,
+            previous_crc,
+            epoch,
+            durable_seen,
+            damaged,
+            unread,
+            bounds,
+            over,
+            landing,
+            keeps_bytes,
+        }
     }
 }
 
@@ -378,7 +397,7 @@ async fn step(
     chain.landing = Some(passage.at);
     let end = (*target, u32::from(passage.at.block));
     let (number, crc) = (passage.to - 1, passage.previous_crc);
-    Ok(Some(Found { number, blocks: 0, records, end, crc }))
+    Ok(Some(Found { number, blocks: 0, records, replicated: Vec::new(), end, crc }))
 }
 
 /// The remains of a bad batch.
@@ -422,12 +441,19 @@ async fn next_batch(
     if !chain.accepts(&header) {
         return Ok(None);
     }
-    let mut records = Vec::with_capacity(usize::from(header.records));
+    let (mut records, mut replicated) = (Vec::with_capacity(usize::from(header.records)), Vec::new());
     let mut reader = Reader::new(header.records(blocks));
     for _ in 0..header.records {
+        let framed = reader.rest();
         let taken = take_framed(&mut reader, segment.uuid, segment.life, segment.sequence);
         match taken.and_then(|(logged, runs)| chain.bounds.logged(&logged, &runs).map(|()| (logged, runs))) {
-            Ok((logged, runs)) => records.push(Replayed { logged, runs, batch: header.number }),
+            Ok((logged, runs)) => {
+                if chain.keeps_bytes {
+                    let length = framed.len() - reader.rest().len();
+                    replicated.push(framed[framed_bytes(runs.len(), 0)..length].into());
+                }
+                records.push(Replayed { logged, runs, batch: header.number });
+            }
             Err(error) if error.kind == Kind::Corrupt && chain.damaged => {
                 chain.unread = header.number;
                 return Ok(None);
@@ -446,7 +472,7 @@ async fn next_batch(
     let first_payload = block + u32::from(header.header_blocks);
     let end = (*segment, first_payload + header.payload_blocks);
     let blocks = u32::from(header.header_blocks) + header.payload_blocks;
-    Ok(Some(Found { number: header.number, blocks, records, end, crc }))
+    Ok(Some(Found { number: header.number, blocks, records, replicated, end, crc }))
 }
 
 /// The first whole batch above a number, wherever it lies, that may be of the log: its header and its place. `segments`:

@@ -91,6 +91,7 @@ fn describe(replayed: &Replayed, of: usize, wanted: &mut Vec<Wanted>) -> bool {
 
 fn crcs_of(logged: &Logged) -> Vec<u32> {
     match logged {
+        Logged::Vote(_) => Vec::new(),
         Logged::Moves(moves) => moves.blocks.iter().map(|moved| moved.crc).collect(),
         Logged::Record(record) => {
             let map = |edit: &Edit| match edit {

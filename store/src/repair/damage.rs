@@ -45,7 +45,7 @@ impl Opening {
         let tail = tail.await?;
         records.retain(|replayed| match &replayed.logged {
             Logged::Record(record) => !passages.leave_out((record.group, record.index), replayed.batch),
-            Logged::Moves(_) => true,
+            Logged::Moves(_) | Logged::Vote(_) => true,
         });
         if tail.number < tail.durable {
             unread.push(tail.number + 1);

@@ -7,6 +7,7 @@ use crate::format::record::{Logged, Record};
 use crate::format::{keys, values};
 use crate::index::Index as Engine;
 use crate::recovery::Replayed;
+use crate::recovery::standing::Standing;
 use base::{Edit, GroupId, Index, Intent, IntentId, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,9 +70,13 @@ struct Told {
 /// last batch.
 pub fn cuts(index: &dyn Engine, groups: u32, records: &[Replayed], through: u64) -> Result<Vec<Cut>> {
     let known = Known::read(index, groups)?;
-    let records = records.iter().filter_map(|replayed| match &replayed.logged {
+    let mut standing = Standing::default();
+    records.iter().for_each(|replayed| standing.take(&replayed.logged));
+    let void = standing.void();
+    let left = (0..).zip(records).filter(|(number, _)| !void.contains(number));
+    let records = left.filter_map(|(_, replayed)| match &replayed.logged {
         Logged::Record(record) => Some(record),
-        Logged::Moves(_) => None,
+        Logged::Moves(_) | Logged::Vote(_) => None,
     });
     let records: Vec<&Record> = records.collect();
     let mut first = gaps(&known, &records);

@@ -64,7 +64,7 @@ impl Repair<'_> {
         self.pass_lost_numbers(&survey.records)?;
         let lost = survey.records.iter().filter(|replayed| match &replayed.logged {
             Logged::Record(record) => passages.leave_out((record.group, record.index), replayed.batch),
-            Logged::Moves(_) => false,
+            Logged::Moves(_) | Logged::Vote(_) => false,
         });
         let files: BTreeSet<_> = lost.flat_map(files_of).collect();
         files.into_iter().for_each(|file| self.lost(file, CHANGES));
@@ -117,7 +117,7 @@ impl Repair<'_> {
 
 /// The inodes that a record changes.
 fn files_of(replayed: &Replayed) -> Vec<(VolumeId, Ino)> {
-    // What the cleaner moved is still where it was.
+    // What the cleaner moved is still where it was, and a vote is about no file.
     let Logged::Record(record) = &replayed.logged else { return Vec::new() };
     let inos = |edit: &Edit| match edit {
         Edit::InodePut { ino, .. }

@@ -64,6 +64,8 @@ impl Repair<'_> {
             Row::Usage => self.drop_unreadable(key, values::decode_usage(value).is_err(), None),
             Row::Session => self.drop_unreadable(key, values::decode_session(value).is_err(), None),
             Row::Terms => self.drop_unreadable(key, values::decode_terms(value).is_err(), None),
+            // One that can't be read stays: without it the replica could vote twice in a term (rule L6).
+            Row::Promise => {}
             Row::Scrub => self.drop_unreadable(key, values::decode_scrub(value).is_err(), None),
             _ => {}
         }

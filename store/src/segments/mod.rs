@@ -18,7 +18,7 @@ use base::{Error, Kind, Life, SegmentId};
 use pins::{Leaving, Pins};
 use runtime::seeded::{Bug, active};
 pub use staged::Staged;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// The segment table in memory.
@@ -37,6 +37,8 @@ pub struct Table {
     sealed_before: Vec<u32>,
     /// Number of the checkpoint that begins next.
     checkpoint: u32,
+    /// Cuts that no durable checkpoint begins behind: the number of the batch behind the cut, and the checkpoint's.
+    cuts: VecDeque<(u64, u32)>,
     /// Freed segments in which readers that looked up a place earlier may still read (rule K8).
     leaving: Leaving<SegmentId>,
     /// Segments freed since start and not yet discarded. Some may still be `leaving`. Segments that recovery freed are
@@ -206,6 +208,7 @@ impl Table {
             live_missing: 0,
             sealed_before: vec![0; segments as usize],
             checkpoint: 1,
+            cuts: VecDeque::new(),
             leaving: Leaving::default(),
             undiscarded: BTreeSet::new(),
             hidden: BTreeSet::new(),
@@ -460,11 +463,27 @@ impl Table {
     pub fn begin_checkpoint(&mut self) {
         self.checkpoint += 1;
     }
+    /// Notes the number of the batch that comes behind that cut.
+    pub fn note_cut(&mut self, batch: u64) {
+        self.cuts.pop_back_if(|cut| cut.0 == batch);
+        assert!(self.cuts.back().is_none_or(|cut| cut.0 < batch), "the log goes on from cut to cut");
+        self.cuts.push_back((batch, self.checkpoint));
+    }
+    /// The number of the checkpoint with the last cut that lies at or before the batch where replay begins; 0 if that lies before all
+    /// cuts since the start.
+    fn passed(&mut self, replay_batch: u64) -> u32 {
+        while self.cuts.get(1).is_some_and(|cut| cut.0 <= replay_batch) {
+            self.cuts.pop_front();
+        }
+        self.cuts.front().filter(|cut| cut.0 <= replay_batch).map_or(0, |cut| cut.1)
+    }
     /// Called when a checkpoint is durable (rule K3): frees sealed segments without a live block, if all records that
-    /// lie in them or name them are part of the checkpoint. `replay_sequence`: the position of the segment where replay
-    /// would start.
-    pub fn free_dead(&mut self, replay_sequence: u64) {
-        let mut dead: Vec<_> = self.dead(replay_sequence).collect();
+    /// lie in them or name them are part of the checkpoint: those before the place where replay would start, which may be the cut of an
+    /// earlier checkpoint. That place: the position of its segment, and its batch.
+    pub fn free_dead(&mut self, (replay_sequence, replay_batch): (u64, u64)) {
+        let passed = self.passed(replay_batch);
+        let known = if active(Bug::PendingFreed) { self.checkpoint } else { passed };
+        let mut dead: Vec<_> = self.dead(replay_sequence, known).collect();
         if active(Bug::FreedTwice) {
             dead.append(&mut self.freed_before);
             self.freed_before.clone_from(&dead);
@@ -472,8 +491,8 @@ impl Table {
         for &segment in &dead {
             self.rows[segment.0 as usize].state = SegmentState::Free;
         }
-        // What is left are segments of the log that replay would still read.
-        let waiting: Vec<_> = self.dead(u64::MAX).collect();
+        // What is left are segments of the log that replay would still read, and others that its records name.
+        let waiting: Vec<_> = self.dead(u64::MAX, self.checkpoint).collect();
         self.devices.iter_mut().for_each(|device| device.dead_waiting = 0);
         waiting.into_iter().for_each(|segment| self.device_of(segment).dead_waiting += 1);
         self.changed.extend(&dead);
@@ -486,12 +505,13 @@ impl Table {
         }
         self.leaving.extend(dead);
     }
-    fn dead(&self, replay_sequence: u64) -> impl Iterator<Item = SegmentId> + '_ {
+    /// `known`: all records before the cut of the checkpoint of this number count as part of what is durable.
+    fn dead(&self, replay_sequence: u64, known: u32) -> impl Iterator<Item = SegmentId> + '_ {
         self.iter().filter_map(move |(segment, row)| {
             let number = segment.0 as usize;
             let past = row.stream != Stream::Commit || row.sequence < replay_sequence;
             let dead = row.state == SegmentState::Sealed && self.live[number] == 0;
-            let known = self.sealed_before[number] < self.checkpoint && !self.held_back.contains(&segment);
+            let known = self.sealed_before[number] < known && !self.held_back.contains(&segment);
             // Of a missing device none is freed: a start that finds it looks at the first free ones for what was opened last.
             (dead && past && known && !self.is_missing(segment)).then_some(segment)
         })

@@ -26,8 +26,10 @@ async fn checkpoint(brick: &Brick, left: &mut Left, changes: Vec<Change>) {
     brick.store.log.wait(last, Sync::All, None).await.expect("a healthy brick writes");
     let row = GroupRow { applied: Index(1), ..GroupRow::default() };
     let Left { purges, reserves } = std::mem::take(left);
-    let (store, part) =
-        (brick.store.clone(), GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves });
+    let (store, part) = (
+        brick.store.clone(),
+        GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves, promise: None },
+    );
     let write = move || store::checkpoint::write(&store, replay, vec![part], FreeLimits::default());
     let written = tasks::run_blocking(&*brick.runtime.tasks, write).await.expect("a healthy brick checkpoints");
     let [of_group] = <[_; 1]>::try_from(written).ok().expect("one group");

@@ -11,6 +11,8 @@ mod drops;
 mod grow;
 mod leaving;
 mod missing;
+mod pending;
+mod reread;
 mod rig;
 mod scrub;
 #[cfg(feature = "seeded-bugs")]
@@ -18,3 +20,4 @@ mod seeded;
 mod space;
 mod summaries;
 mod values;
+mod votes;

@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex};
 use store::device::Foreign;
 use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
-use store::format::record::{Head, Logged, Run, encode_replicated};
+use store::format::record::{Head, Logged, Record, Run, Vote, encode_moves, encode_replicated, encode_vote};
 use store::format::superblock::Superblock;
-use store::format::values::{self, GroupRow, ReplayRow};
+use store::format::values::{self, GroupRow, Promise, ReplayRow};
 use store::index::Index as Engine;
 use store::index::model::ModelIndex;
-use store::log::{Described, Entry, Payload};
-use store::{Change, FormatOptions, FreeLimits, GroupPart, Opening, Store, recovery::Replayed};
+use store::log::{Described, Entry, Ordered, Payload};
+use store::{Change, FormatOptions, FreeLimits, GroupPart, Opening, Replayed, Store, Stored};
 
 /// The smallest: 256 blocks.
 pub const SEGMENT_BYTES: u64 = SEGMENT_BYTES_MIN;
@@ -47,7 +47,15 @@ pub struct Brick {
     pub applied: AtomicU64,
     /// Records that no checkpoint has taken, in their order.
     pub fresh: Mutex<Vec<Written>>,
+    /// The promise that the votes come to, if there are any.
+    pub promise: Mutex<Option<Promise>>,
+    /// All that lies in the log from where the last replay began, in its order.
+    pub history: Mutex<Vec<Stored>>,
 }
+
+/// The content of a checkpoint: the place where replay will begin, the changes, the last record that it has, and the number of fresh
+/// records among these.
+pub type Ready = (ReplayRow, Vec<Change>, (Index, usize));
 
 /// The blocks of files: place and checksum.
 pub type Map = BTreeMap<(Ino, u64), (Place, u32)>;
@@ -83,6 +91,21 @@ pub fn payload(tag: u64, blocks: usize) -> Vec<u8> {
     (0..blocks).flat_map(block).collect()
 }
 
+/// The record with the bytes that its writer has encoded.
+fn stored(replayed: &Replayed) -> Stored {
+    let mut replicated = Vec::new();
+    match &replayed.logged {
+        Logged::Vote(vote) => encode_vote(&mut replicated, vote),
+        Logged::Moves(moves) => encode_moves(&mut replicated, moves),
+        Logged::Record(record) => {
+            let Record { group, term, index, volume, session, request, outcome, ref edits } = *record;
+            let head = Head { group, term, index, volume, session, request, outcome };
+            encode_replicated(&mut replicated, &head, edits);
+        }
+    }
+    Stored { replayed: replayed.clone(), replicated: replicated.into() }
+}
+
 fn from_replay(replayed: Replayed) -> Written {
     let Replayed { logged, runs, batch } = replayed;
     let Logged::Record(record) = logged else { panic!("nothing was moved") };
@@ -96,9 +119,18 @@ impl Brick {
         let opening = Opening::read(runtime.clone(), Arc::new(index), true).await?;
         let row = opening.index().get(&keys::group(GROUP))?.map(|row| values::decode_group(&row)).transpose()?;
         let applied = row.unwrap_or_default().applied;
-        let mut fresh: Vec<Written> = Vec::new();
+        let promise = opening.index().get(&keys::promise(GROUP))?;
+        let mut promise = promise.map(|row| values::decode_promise(&row)).transpose()?;
+        let (mut fresh, mut history): (Vec<Written>, Vec<Stored>) = Default::default();
         let sink = async |records: Vec<Replayed>| {
-            fresh.extend(records.into_iter().map(from_replay).filter(|one| one.index > applied.0));
+            for replayed in records {
+                history.push(stored(&replayed));
+                if let Logged::Vote(vote) = &replayed.logged {
+                    promise = Some(promise.unwrap_or_default().and(Promise::of(vote)));
+                } else {
+                    fresh.extend(Some(from_replay(replayed)).filter(|one| one.index > applied.0));
+                }
+            }
             Ok(())
         };
         let (store, _) = opening.replay(sink, |_| applied).await?;
@@ -106,7 +138,8 @@ impl Brick {
             assert_eq!(written.index, expected, "records come back in their order, none missing");
         }
         let last = AtomicU64::new(fresh.last().map_or(applied.0, |written| written.index));
-        Ok(Brick { runtime: runtime.clone(), store, applied: last, fresh: Mutex::new(fresh) })
+        let (fresh, promise, history) = (Mutex::new(fresh), Mutex::new(promise), Mutex::new(history));
+        Ok(Brick { runtime: runtime.clone(), store, applied: last, fresh, promise, history })
     }
 
     /// Appends a record with its payload in the batch, without waiting. Errors: as `Log::append_one_record`.
@@ -154,6 +187,32 @@ impl Brick {
         self.store.log.wait(written.batch, sync, None).await?;
         Ok(written)
     }
+    fn promised(&self, more: Promise) {
+        let mut promise = self.promise.lock().expect("no panic while held");
+        *promise = Some(promise.unwrap_or_default().and(more));
+    }
+    /// Appends a vote, and waits until it is durable.
+    pub async fn vote(&self, term: u64, voted_for: Option<ReplicaId>) -> Result<()> {
+        let batch = self.append_vote(term, voted_for).await?;
+        self.store.log.wait(batch, Sync::Data, None).await
+    }
+    /// Appends a vote; its batch.
+    pub async fn append_vote(&self, term: u64, voted_for: Option<ReplicaId>) -> Result<u64> {
+        let vote = Vote { group: GROUP, term: Term(term), voted_for };
+        let Ordered { batch, .. } = loop {
+            let came = self.store.log.segment_came.ticket();
+            match self.store.log.append_vote(&vote) {
+                Err(error) if error.kind == Kind::Busy => self.store.log.segment_came.after(came).await,
+                appended => break appended?,
+            }
+        };
+        self.promised(Promise::of(&vote));
+        self.note(Replayed { logged: Logged::Vote(vote), runs: Vec::new(), batch });
+        Ok(batch)
+    }
+    fn note(&self, replayed: Replayed) {
+        self.history.lock().expect("no panic while held").push(stored(&replayed));
+    }
     /// Appends a record with its payload in the batch or placed before.
     pub fn append_payload(&self, ino: Ino, first: u64, bytes: &[u8], from: Payload<'_>, sync: Sync) -> Result<Written> {
         self.append_mapped(ino, first, bytes.chunks(BLOCK_BYTES).map(crc32c).collect(), from, sync)
@@ -194,6 +253,9 @@ impl Brick {
             }
         };
         self.applied.store(index, Ordering::Relaxed);
+        let Head { group, term, volume, session, request, outcome, .. } = head;
+        let record = Record { group, term, index: head.index, volume, session, request, outcome, edits: vec![map] };
+        self.note(Replayed { logged: Logged::Record(record), runs: runs.clone(), batch: ordered.batch });
         let written = Written { index, ino, first, crcs, runs, batch: ordered.batch };
         fresh.push(written.clone());
         Ok(written)
@@ -201,21 +263,35 @@ impl Brick {
 
     /// Brings the index up to everything appended.
     pub async fn checkpoint(&self) -> Result<()> {
-        let (replay, changes) = self.ready_for_checkpoint().await?;
-        let row = GroupRow { applied: Index(self.applied.load(Ordering::Relaxed)), ..GroupRow::default() };
-        let part =
-            GroupPart { group: GROUP, row, young: u64::MAX, changes, purges: Arc::default(), reserves: Arc::default() };
+        self.checkpoint_as(self.ready_for_checkpoint().await?).await
+    }
+    /// Brings the index up to a moment.
+    pub async fn checkpoint_as(&self, (replay, changes, taken): Ready) -> Result<()> {
+        let row = GroupRow { applied: taken.0, ..GroupRow::default() };
+        let promise = *self.promise.lock().expect("no panic while held");
+        let part = GroupPart {
+            group: GROUP,
+            row,
+            young: u64::MAX,
+            changes,
+            purges: Arc::default(),
+            reserves: Arc::default(),
+            promise,
+        };
         let store = self.store.clone();
         tasks::run_blocking(&*self.runtime.tasks, move || {
             store::checkpoint::write(&store, replay, vec![part], FreeLimits::default())
         })
         .await?;
-        self.fresh.lock().expect("no panic while held").clear();
+        self.fresh.lock().expect("no panic while held").drain(..taken.1);
         Ok(())
     }
-    /// The first half of a checkpoint: what it will write, all of it durable in the log.
-    async fn ready_for_checkpoint(&self) -> Result<(ReplayRow, Vec<Change>)> {
+    /// The first half of a checkpoint: what it will write, all of it durable in the log, and the records that this takes: the last
+    /// one, and the number of fresh ones.
+    pub async fn ready_for_checkpoint(&self) -> Result<Ready> {
         let (replay, last) = self.store.cut();
+        let taken = self.fresh.lock().expect("no panic while held").len();
+        let taken = (Index(self.applied.load(Ordering::Relaxed)), taken);
         let mut leaves: BTreeMap<LeafKey, Leaf> = BTreeMap::new();
         for ((ino, block), (place, crc)) in self.fresh_map() {
             let (key, slot) = LeafKey::of(ino, block);
@@ -223,7 +299,7 @@ impl Brick {
         }
         self.store.log.wait(last, Sync::All, None).await?;
         let changes = leaves.into_iter().map(|(key, leaf)| Change::Leaf(VOLUME, key, leaf, 0)).collect();
-        Ok((replay, changes))
+        Ok((replay, changes, taken))
     }
     /// The blocks by the records above the last checkpoint.
     fn fresh_map(&self) -> Map {

@@ -1,11 +1,13 @@
 //! Bugs from the list (`base::seeded`) that the tests of this suite notice: each of them fails while its bug is on.
 //! `docs/evidence.md` has the rules that they stand for.
 
-use crate::{bitmaps, commit, damage, device, devices, grow, leaving, missing, space, summaries};
+use crate::{
+    bitmaps, commit, damage, device, devices, grow, leaving, missing, pending, reread, space, summaries, votes,
+};
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 22] = [
+const NOTICED: [(Bug, fn()); 25] = [
     (Bug::FrameOfAnotherLife, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::EpochKept, commit::crashes_one_after_the_other_keep_the_records_of_all_epochs),
     (Bug::DamageTakenForTail, damage::damage_of_what_was_durable_is_refused_and_changes_nothing),
@@ -21,6 +23,9 @@ const NOTICED: [(Bug, fn()); 22] = [
     (Bug::TimerForgotten, commit::what_nobody_synced_is_durable_within_a_second),
     (Bug::FeaturesIgnored, damage::a_newer_brick_is_refused_by_name),
     (Bug::DeviceCountedEarly, devices::a_crash_leaves_the_brick_with_the_device_or_without),
+    (Bug::LogReadUnpinned, reread::what_was_ordered_is_read_again_in_order_and_once),
+    (Bug::PendingFreed, pending::what_a_checkpoint_does_not_have_yet_keeps_its_blocks),
+    (Bug::VoteForgotten, votes::what_was_promised_is_never_forgotten),
     (Bug::HeadersOneByOne, commit::records_that_belong_together_are_appended_all_or_none),
     (
         Bug::MissingBelieved,
