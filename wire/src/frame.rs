@@ -64,11 +64,19 @@ pub enum FrameKind {
     Bye = 17,
     /// It has ended. No body.
     ByeOk = 18,
+    /// The first frame of a brick that connects to another one.
+    PeerHello = 19,
+    /// The other brick takes the connection.
+    PeerOk = 20,
+    /// A small message of a brick, on the lane that has nothing else. Its body is whatever the sender made it.
+    PeerPulse = 21,
+    /// A message of one group, from brick to brick.
+    Parcel = 22,
 }
 
 impl FrameKind {
     /// All kinds.
-    pub const ALL: [FrameKind; 18] = [
+    pub const ALL: [FrameKind; 22] = [
         FrameKind::Hello,
         FrameKind::HelloOk,
         FrameKind::Refused,
@@ -87,6 +95,10 @@ impl FrameKind {
         FrameKind::Cancel,
         FrameKind::Bye,
         FrameKind::ByeOk,
+        FrameKind::PeerHello,
+        FrameKind::PeerOk,
+        FrameKind::PeerPulse,
+        FrameKind::Parcel,
     ];
 }
 

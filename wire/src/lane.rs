@@ -34,6 +34,8 @@ struct Queued {
     /// Payloads, each with the position in `bytes` before which it is sent.
     payloads: Vec<(usize, Slice)>,
     payload_bytes: usize,
+    /// Bytes that were taken to be sent, and are being sent.
+    under_way: usize,
     is_closed: bool,
 }
 
@@ -59,23 +61,39 @@ impl Default for Outbox {
 impl Outbox {
     /// Queues a frame: `put` appends its header and body.
     pub fn push(&self, payload: Option<Slice>, put: impl FnOnce(&mut Vec<u8>)) {
+        let fits = self.push_within(usize::MAX, payload, put);
+        assert!(fits, "there is no bound");
+    }
+    /// Queues a frame whose payload lies in these slices, at most `PAYLOADS_MAX`. False if `bytes_max` or more are queued or being
+    /// sent: the frame is not queued then.
+    pub fn push_within(
+        &self,
+        bytes_max: usize,
+        payload: impl IntoIterator<Item = Slice>,
+        put: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
         let was_empty = {
             let mut queued = self.queued.lock();
             if queued.is_closed {
-                return;
+                return true;
             }
-            let was_empty = queued.bytes.is_empty();
+            if queued.len() + queued.under_way >= bytes_max {
+                return false;
+            }
+            let was_empty = queued.len() == 0;
             put(&mut queued.bytes);
-            if let Some(payload) = payload.filter(|payload| !payload.is_empty()) {
+            let (at, before) = (queued.bytes.len(), queued.payloads.len());
+            for payload in payload.into_iter().filter(|payload| !payload.is_empty()) {
                 queued.payload_bytes += payload.len();
-                let at = queued.bytes.len();
                 queued.payloads.push((at, payload));
             }
+            assert!(queued.payloads.len() - before <= PAYLOADS_MAX, "one send takes a frame");
             was_empty
         };
         if was_empty {
             self.came.notify();
         }
+        true
     }
     /// Waits while more is queued than a peer that reads would leave there, or until the outbox is closed.
     pub async fn room(&self) {
@@ -89,6 +107,10 @@ impl Outbox {
             }
             self.went.after(ticket).await;
         }
+    }
+    /// True once this end has closed it.
+    pub fn is_closed(&self) -> bool {
+        self.queued.lock().is_closed
     }
     /// Drops what is queued; nothing is queued any more.
     pub fn close(&self) {
@@ -107,11 +129,15 @@ impl Outbox {
             let is_ready = cipher.is_none_or(Cipher::is_established);
             {
                 let mut queued = self.queued.lock();
+                // Its sender comes back once it has sent what it took before.
+                queued.under_way = 0;
                 if queued.is_closed {
                     return None;
                 }
-                if is_ready && !queued.bytes.is_empty() {
-                    return Some(first_of(&mut queued));
+                if is_ready && queued.len() > 0 {
+                    let first = first_of(&mut queued);
+                    queued.under_way = first.len();
+                    return Some(first);
                 }
             }
             if cipher.is_some_and(Cipher::wants_send) {
@@ -214,11 +240,11 @@ fn pieces(batch: &Queued) -> Vec<&[u8]> {
 
 /// Everything that is queued, or as much of it as one send takes.
 fn first_of(queued: &mut Queued) -> Queued {
-    if queued.payloads.len() <= PAYLOADS_MAX {
-        return std::mem::take(queued);
-    }
-    let rest = queued.payloads.split_off(PAYLOADS_MAX);
-    let end = queued.payloads[PAYLOADS_MAX - 1].0;
+    let Some((next, _)) = queued.payloads.get(PAYLOADS_MAX) else { return std::mem::take(queued) };
+    // The slices of one frame stay together.
+    let count = queued.payloads[..PAYLOADS_MAX].partition_point(|(at, _)| at < next);
+    let rest = queued.payloads.split_off(count);
+    let end = queued.payloads[count - 1].0;
     let bytes = queued.bytes.split_off(end);
     let first = std::mem::take(queued);
     queued.payload_bytes = rest.iter().map(|(_, payload)| payload.len()).sum();
@@ -233,15 +259,18 @@ fn messages(batch: Queued) -> Vec<Queued> {
     if batch.bytes.is_empty() {
         return vec![batch];
     }
-    let (mut messages, mut payloads) = (Vec::new(), batch.payloads.into_iter().peekable());
+    let (mut messages, mut payloads) = (Vec::new(), batch.payloads.into_iter());
     let mut rest = &batch.bytes[..];
     while let Some(first) = rest.first_chunk() {
         let header = Header::peek(first).expect("frames were laid there");
         let (bytes, others) = rest.split_at(HEADER_BYTES + header.body_bytes as usize);
-        let payload = payloads.next_if(|_| header.payload_bytes > 0).map(|(_, payload)| (bytes.len(), payload));
-        let payload_bytes = header.payload_bytes as usize;
-        let payloads = payload.into_iter().collect();
-        messages.push(Queued { bytes: bytes.to_vec(), payloads, payload_bytes, is_closed: false });
+        let mut message = Queued { bytes: bytes.to_vec(), ..Queued::default() };
+        while message.payload_bytes < header.payload_bytes as usize {
+            let (_, payload) = payloads.next().expect("frames are queued whole");
+            message.payload_bytes += payload.len();
+            message.payloads.push((bytes.len(), payload));
+        }
+        messages.push(message);
         rest = others;
     }
     assert!(rest.is_empty() && payloads.next().is_none(), "frames are queued whole");

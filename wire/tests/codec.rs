@@ -320,7 +320,7 @@ fn lengths_out_of_bounds_are_refused_before_anything_else_comes() {
     for (at, field) in [
         (0, *b"HTTP"),
         (8, [0, 0, 0, 0]),
-        (8, [20, 0, 0, 0]),
+        (8, [99, 0, 0, 0]),
         (8, [8, 0, 1, 0]),
         (12, [65, 0, 0, 0]),
         (12, [64, 0, 1, 0]),

@@ -1,9 +1,9 @@
 //! Lanes between two hosts, plain, encrypted and with tags: frames arrive in order, whole and unchanged, and secrets are encrypted.
 
+mod certificates;
+
 use base::{Ino, Op, RequestId, SessionId};
-use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose as Purpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-};
+use certificates::Signer;
 use runtime::net::Address;
 use runtime::random::SplitMix;
 use runtime::real::{self, Directory};
@@ -16,7 +16,7 @@ use wire::codec::hello::{Hello, HelloOk, Join, Joined, Refused};
 use wire::codec::session::{Changed, Held};
 use wire::lane::{Lane, Reader};
 use wire::server::{Admission, Server, Service};
-use wire::tls::{Authority, Credentials, Encryption, Identity, Strangers, Tls};
+use wire::tls::{Credentials, Encryption, Tls};
 use wire::{Answer, Context, FrameKind, Header, frame};
 
 /// Frames in each direction.
@@ -73,29 +73,8 @@ const PROTECTIONS: [Option<Encryption>; 3] = [None, Some(Encryption::On), Some(E
 type Both = Option<(Credentials, Credentials)>;
 
 fn credentials(server: &Runtime, client: &Runtime, encryption: Encryption) -> Both {
-    let key = || KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
-    let mut params = CertificateParams::new(Vec::new()).expect("no names");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let authority = key();
-    let certificate = params.self_signed(&authority).expect("signed").der().to_vec();
-    let issuer = Issuer::new(params, authority);
-    let identity = |name: &str, purpose: Purpose| {
-        let key = key();
-        let mut params = CertificateParams::new(vec![name.to_string()]).expect("a name");
-        params.extended_key_usages = vec![purpose];
-        (params.not_before, params.not_after) = (rcgen::date_time_ymd(1970, 1, 1), rcgen::date_time_ymd(2200, 1, 1));
-        let signed = params.signed_by(&key, &issuer).expect("signed").der().to_vec();
-        Identity { chain: vec![signed.into(), certificate.clone().into()], key: key.serialize_der().into() }
-    };
-    let of_server = identity(NAME, Purpose::ServerAuth);
-    let of_server = Credentials::of_server(&of_server, &certificate, Strangers::Refused, server.clock.clone());
-    let of_client = identity("client", Purpose::ClientAuth);
-    let of_client = Credentials::of_client(Some(&of_client), Authority::Known(&certificate), client.clock.clone());
-    Some((
-        of_server.expect("good certificates").with(encryption),
-        of_client.expect("good certificates").with(encryption),
-    ))
+    let signer = Signer::new();
+    Some((signer.server(NAME, server).0.with(encryption), signer.client("client", client).with(encryption)))
 }
 
 /// Connects both ends and has them talk; the number of those that are through.

@@ -19,6 +19,7 @@ use crate::codec::{Body, Sums, op, reply};
 use crate::credit::bytes_of;
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::locks::Locks;
+use crate::pauses::Pauses;
 use crate::share::Share;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
@@ -39,9 +40,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use window::Window;
 
-/// Shortest and longest pause before a connection is tried again.
-const PAUSE_NS_MIN: u64 = 10_000_000;
-const PAUSE_NS_MAX: u64 = 1_000_000_000;
 /// Interval of pulses.
 const PULSE_NS: u64 = 1_000_000_000;
 
@@ -693,23 +691,18 @@ impl Client {
 /// Keeps a core's connection.
 async fn connect(client: Arc<Client>, core: usize) {
     let clock = client.runtime.clock.clone();
-    let mut pause_ns = PAUSE_NS_MIN;
+    let mut pauses = Pauses::new();
     for attempt in core.. {
         let began_ns = clock.now_ns();
         if let Err(error) = client.converse(core, attempt).await {
             client.server.lock().reach.error = Some(error);
         }
-        if clock.now_ns() - began_ns > PAUSE_NS_MAX {
-            pause_ns = PAUSE_NS_MIN;
-        }
-        // Clients that lost a server at the same moment come back at different ones.
-        let jitter_ns = client.runtime.random.next_u64() % pause_ns;
+        let pause_ns = pauses.next_ns(&*client.runtime.random, clock.now_ns() - began_ns);
         let ticket = client.changed.ticket();
         if client.is_over.load(Ordering::Acquire) {
             return;
         }
-        either(clock.sleep(pause_ns / 2 + jitter_ns), client.changed.after(ticket)).await;
-        pause_ns = (pause_ns * 2).min(PAUSE_NS_MAX);
+        either(clock.sleep(pause_ns), client.changed.after(ticket)).await;
     }
 }
 

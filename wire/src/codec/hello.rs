@@ -3,7 +3,7 @@
 use super::bytes::{Put, Take, corrupt};
 use super::{Body, TEXT_BYTES_MAX};
 use crate::FrameKind;
-use base::{Name, Result, Volume};
+use base::{Error, Name, Result, Volume};
 
 /// The versions of the bodies that this build speaks.
 pub const VERSIONS: Versions = Versions { lowest: 1, highest: 1 };
@@ -145,11 +145,17 @@ pub enum Reason {
     Ending,
     /// The client has sent what can't be.
     Protocol,
+    /// A brick that this one does not know as a member, or that wants another one than this.
+    Member,
+    /// The brick has connected to itself.
+    Itself,
+    /// A process of the brick that is over: one with a higher epoch was seen.
+    Epoch,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 14] = [
         Reason::Version,
         Reason::Stranger,
         Reason::Revoked,
@@ -161,6 +167,9 @@ impl Reason {
         Reason::Busy,
         Reason::Ending,
         Reason::Protocol,
+        Reason::Member,
+        Reason::Itself,
+        Reason::Epoch,
     ];
     /// True if the same client may be taken later, without anybody's doing.
     pub fn passes(self) -> bool {
@@ -175,6 +184,19 @@ pub struct Refused {
     pub reason: Reason,
     /// The reason in words, with the next step.
     pub text: Box<str>,
+}
+
+impl Refused {
+    /// The refusal of whoever has sent what can't be.
+    pub fn protocol(text: &str) -> Refused {
+        Refused { reason: Reason::Protocol, text: text.into() }
+    }
+    /// The same, as an error tells it.
+    pub fn nonsense(error: Error) -> Refused {
+        let mut text = error.to_string();
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        Refused { reason: Reason::Protocol, text: text.into() }
+    }
 }
 
 /// A machine asks for a certificate. The connection is encrypted, and the machine has checked by the token that it is the server's.
@@ -220,7 +242,7 @@ impl Take<'_> {
     pub fn caches(&mut self) -> Result<Caches> {
         Ok(Caches { caching: self.coded(&[Caching::Alone, Caching::Shared], caching_code)?, number: self.u64()? })
     }
-    fn versions(&mut self) -> Result<Versions> {
+    pub fn versions(&mut self) -> Result<Versions> {
         let versions = Versions { lowest: self.u16()?, highest: self.u16()? };
         let is_range = versions.lowest <= versions.highest;
         if is_range { Ok(versions) } else { Err(corrupt("a message has a range of versions that is none")) }
@@ -247,6 +269,9 @@ fn reason_code(reason: Reason) -> u8 {
         Reason::Busy => 9,
         Reason::Ending => 10,
         Reason::Protocol => 11,
+        Reason::Member => 12,
+        Reason::Itself => 13,
+        Reason::Epoch => 14,
     }
 }
 

@@ -7,6 +7,7 @@ mod bytes;
 pub mod hello;
 pub mod lock;
 pub mod op;
+pub mod peer;
 pub mod reply;
 pub mod session;
 mod sums;

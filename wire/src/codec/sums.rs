@@ -36,10 +36,19 @@ impl Sums {
         };
         Sums::of(offset, payload)
     }
+    /// Those of a payload of whole blocks, which lies in these parts. Each part has whole blocks.
+    pub fn of_blocks<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Sums {
+        let blocks = parts.flat_map(|part| part.as_chunks::<BLOCK_BYTES>().0);
+        Sums::known(0, blocks.map(|block| crc32c(block)).collect())
+    }
     /// Those of pieces that were computed elsewhere: of the whole blocks and ends of a payload that begins at `offset`.
     pub fn known(offset: u64, crcs: Crcs) -> Sums {
         assert!(crcs.len() <= PIECES_MAX, "a payload has at most {PIECES_MAX} pieces");
         Sums { phase: (offset % BLOCK_BYTES as u64) as u16, crcs }
+    }
+    /// True if the payload begins where a block does.
+    pub fn begins_with_a_block(&self) -> bool {
+        self.phase == 0
     }
     /// The checksums, in order.
     pub fn crcs(&self) -> &[u32] {

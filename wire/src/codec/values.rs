@@ -240,6 +240,7 @@ fn kind_code(kind: Kind) -> u8 {
         Kind::Fenced => 24,
         Kind::Deadlock => 25,
         Kind::NoLocks => 26,
+        Kind::Elsewhere => 27,
     }
 }
 

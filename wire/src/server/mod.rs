@@ -6,7 +6,6 @@
 
 mod lateness;
 mod sessions;
-mod strangers;
 
 use crate::codec::Body;
 use crate::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused};
@@ -16,10 +15,11 @@ use crate::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, R
 use crate::codec::{op, reply};
 use crate::credit::{Credit, bytes_of};
 use crate::lane::{Came, Cipher, Lane, Reader};
+use crate::strangers::{self, Strangers};
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
-use base::{Error, FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
+use base::{FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
 use lateness::Lateness;
 use runtime::ledger::Rows;
 use runtime::net::{ConnectionId, ListenerId};
@@ -30,10 +30,7 @@ use sessions::{Begin, Session, Sessions};
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use strangers::Strangers;
 
-/// Time within which a connection says who it is.
-const HELLO_WITHIN_NS: u64 = 10_000_000_000;
 /// Time without a sign of life after which a session may be ended if somebody wants what it has. Clients give a pulse each second.
 pub const LEASE_NS: u64 = 10_000_000_000;
 /// The server's clock and a client's may differ in speed by less than this part of a lease.
@@ -206,7 +203,13 @@ impl<S: Service> Server<S> {
         });
         for core in 0..runtime.tasks.cores() {
             let there = server.clone();
-            runtime.spawn(core, move || accept(there));
+            runtime.spawn(core, move || async move {
+                let serve = |connection| {
+                    let busy = Busy::new(&there);
+                    move || serve(busy, connection)
+                };
+                strangers::accept(&there.runtime, there.listener, serve).await;
+            });
             let there = server.clone();
             runtime.spawn(core, move || lateness::watch(there, core));
         }
@@ -392,15 +395,6 @@ impl<S: Service> Server<S> {
     }
 }
 
-/// Takes connections on a core.
-async fn accept<S: Service>(server: Arc<Server<S>>) {
-    while let Ok((connection, _)) = server.runtime.net.accept(server.listener).await {
-        let there = Busy::new(&server);
-        let serve = move || -> Local { Box::pin(serve(there, connection)) };
-        server.runtime.tasks.spawn(server.runtime.tasks.core(), Box::new(serve));
-    }
-}
-
 /// Ends the sessions that nobody has heard of.
 async fn look<S: Service>(busy: Busy<S>) {
     let server = &busy.0;
@@ -477,27 +471,12 @@ impl<S: Service> Server<S> {
             either(self.stopped.after(ticket), self.runtime.clock.sleep(LOOK_NS)).await;
         }
     }
-    /// The first frame, if it comes in time.
-    async fn first(&self, lane: &Arc<Lane>, reader: &mut Reader) -> Result<Option<Came>> {
-        let number = self.strangers.add(&self.runtime, lane);
-        // Who comes while the server stops is not seen by who hangs up.
-        if self.is_stopping() {
-            lane.close(&self.runtime);
-        }
-        let mut came = Ok(None);
-        either(async { came = reader.next().await }, self.runtime.clock.sleep(HELLO_WITHIN_NS)).await;
-        self.strangers.remove(number);
-        match came {
-            Err(error) if error.kind == Kind::Interrupted => Ok(None),
-            came => came,
-        }
-    }
     /// Gives a certificate to who asks for one, and ends the connection.
     async fn join(&self, lane: &Lane, body: &[u8], peer: Option<&[u8]>) -> Result<(), Refused> {
         if lane.cipher.as_ref().is_none_or(Cipher::is_clear) {
-            return Err(protocol("nobody joins over a connection that is not encrypted"));
+            return Err(Refused::protocol("nobody joins over a connection that is not encrypted"));
         }
-        let joined = self.service.join(&Join::decode(body).map_err(nonsense)?, peer).await?;
+        let joined = self.service.join(&Join::decode(body).map_err(Refused::nonsense)?, peer).await?;
         lane.outbox.push(None, |out| joined.frame(out, Header::new(FrameKind::Joined)));
         self.linger().await;
         Ok(())
@@ -506,19 +485,20 @@ impl<S: Service> Server<S> {
 
 /// The conversation with a client, from its hello to its end. Errors: the reason to tell it.
 async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader: &mut Reader) -> Result<(), Refused> {
-    let Some(came) = server.first(lane, reader).await.map_err(nonsense)? else { return Ok(()) };
+    let first = server.strangers.first(&server.runtime, lane, reader, &server.is_stopping).await;
+    let Some(came) = first.map_err(Refused::nonsense)? else { return Ok(()) };
     let peer = lane.cipher.as_ref().and_then(Cipher::peer);
     if came.header.kind == FrameKind::Join {
         return server.join(lane, reader.body(), peer.as_deref()).await;
     }
     if came.header.kind != FrameKind::Hello || came.header.session == SessionId(0) {
-        return Err(protocol("the first message says who the client is"));
+        return Err(Refused::protocol("the first message says who the client is"));
     }
     if lane.cipher.is_some() && peer.is_none() {
         let text = "this machine has no certificate: join with a token (sinter client join TOKEN)";
         return Err(Refused { reason: Reason::Stranger, text: text.into() });
     }
-    let hello = Hello::decode(reader.body()).map_err(nonsense)?;
+    let hello = Hello::decode(reader.body()).map_err(Refused::nonsense)?;
     let id = came.header.session;
     let client = server.service.recognise(peer.as_deref(), &hello).await?;
     let (session, admitted) = server.let_in(id, &hello, client).await?;
@@ -553,7 +533,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
             Ok(Some(came)) => came,
             Ok(None) => return Ok(()),
             Err(error) if error.kind == Kind::Interrupted => return Ok(()),
-            Err(error) => return Err(nonsense(error)),
+            Err(error) => return Err(Refused::nonsense(error)),
         };
         // Others may cache all of the volume by now: it is let in again, by another connection.
         if talk.session.is_asleep() {
@@ -570,7 +550,7 @@ async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader:
             }
             FrameKind::RecallDone => talk.has_let_go(reader.body())?,
             FrameKind::Cancel => {}
-            _ => return Err(protocol("a server takes no such message")),
+            _ => return Err(Refused::protocol("a server takes no such message")),
         }
     }
 }
@@ -601,7 +581,7 @@ impl<S: Service> Talk<S> {
         self.lane.outbox.push(None, |out| refusal.frame(out, *header));
     }
     fn pulse(&self, header: &Header, body: &[u8]) -> Result<(), Refused> {
-        let pulse = Pulse::decode(body).map_err(nonsense)?;
+        let pulse = Pulse::decode(body).map_err(Refused::nonsense)?;
         self.server.service.answered(self.session.id, pulse.done);
         let (sequence, boot, lease_ms) = (pulse.sequence, self.numbers.1, (LEASE_NS / 1_000_000) as u32);
         let (alarms, late_ns) = self.server.lateness.sums();
@@ -610,7 +590,7 @@ impl<S: Service> Talk<S> {
         Ok(())
     }
     fn has_let_go(&self, body: &[u8]) -> Result<(), Refused> {
-        let RecallDone { number } = RecallDone::decode(body).map_err(nonsense)?;
+        let RecallDone { number } = RecallDone::decode(body).map_err(Refused::nonsense)?;
         if self.session.confirm(number) {
             self.server.service.shares(self.session.id);
             self.server.let_go.notify();
@@ -618,7 +598,7 @@ impl<S: Service> Talk<S> {
         Ok(())
     }
     async fn reclaim(&self, header: &Header, body: &[u8], has_begun: &mut bool) -> Result<(), Refused> {
-        let Reclaim { held, locks, changed, more, .. } = Reclaim::decode(body).map_err(nonsense)?;
+        let Reclaim { held, locks, changed, more, .. } = Reclaim::decode(body).map_err(Refused::nonsense)?;
         let is_first = !std::mem::replace(has_begun, more);
         // Before all is told: nobody is given a lock until then.
         let lost = if self.session.has_told() {
@@ -644,10 +624,10 @@ impl<S: Service> Talk<S> {
     /// Starts a request.
     fn request(&self, Came { header, payload }: Came, body: &[u8]) -> Result<(), Refused> {
         if header.session != self.session.id {
-            return Err(protocol("a request is of another session than its connection"));
+            return Err(Refused::protocol("a request is of another session than its connection"));
         }
         if self.session.under_way() > SESSION_OPEN_MAX as usize {
-            return Err(protocol("the client has more requests under way than a session may have"));
+            return Err(Refused::protocol("the client has more requests under way than a session may have"));
         }
         if !self.session.has_told() {
             self.refuse(&header, Refusal::Reclaim { group: GroupId(0), term: Term(0) });
@@ -657,7 +637,7 @@ impl<S: Service> Talk<S> {
         self.server.lateness.asked(runtime.tasks.core());
         let span = Span::start(runtime.stamp());
         let bytes: &[u8] = payload.as_deref().unwrap_or(&[]);
-        let asked = op::decode(&header, body, bytes, span).map_err(nonsense)?;
+        let asked = op::decode(&header, body, bytes, span).map_err(Refused::nonsense)?;
         asked.context.span.mark(Stage::Front, runtime.stamp());
         // Rights go by the session, not by what a request says.
         let context = Context { volume: self.numbers.0.unwrap_or(asked.context.volume), ..asked.context };
@@ -752,14 +732,4 @@ impl<S: Service> Talk<S> {
 
 fn over() -> Refused {
     Refused { reason: Reason::Fenced, text: "the session is over: mount the volume again".into() }
-}
-
-fn protocol(text: &str) -> Refused {
-    Refused { reason: Reason::Protocol, text: text.into() }
-}
-
-fn nonsense(error: Error) -> Refused {
-    let mut text = error.to_string();
-    text.truncate(text.floor_char_boundary(crate::codec::TEXT_BYTES_MAX));
-    Refused { reason: Reason::Protocol, text: text.into() }
 }

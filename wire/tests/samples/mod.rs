@@ -3,11 +3,13 @@
 use base::lock::{Family, Mode};
 use base::*;
 use runtime::{Span, Stage, Stamp};
-use wire::codec::Body;
 use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
 use wire::codec::lock::Freed;
+use wire::codec::peer::{ParcelBody, PeerHello, PeerOk, Purpose};
 use wire::codec::reply::{Failure, Stages, Told};
 use wire::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, Reclaim, ReclaimDone, Refusal};
+use wire::codec::{Body, Sums};
+use wire::peer::PeerId;
 use wire::{Context, FrameKind, Position};
 
 fn name(text: &str) -> Name {
@@ -226,8 +228,25 @@ pub fn codec(kind: FrameKind) -> Option<Again> {
         FrameKind::Recall => Some(again::<Recall>),
         FrameKind::RecallDone => Some(again::<RecallDone>),
         FrameKind::Freed => Some(again::<Freed>),
+        FrameKind::PeerHello => Some(again::<PeerHello>),
+        FrameKind::PeerOk => Some(again::<PeerOk>),
+        FrameKind::Parcel => Some(again::<ParcelBody>),
         FrameKind::Op | FrameKind::Reply | FrameKind::Cancel | FrameKind::Bye | FrameKind::ByeOk => None,
+        FrameKind::PeerPulse => None,
     }
+}
+
+fn greeting(purpose: Purpose) -> PeerHello {
+    let (who, whom) = (PeerId(u128::from_be_bytes([3; 16])), PeerId(1));
+    PeerHello { versions: VERSIONS, features: 1, cluster: [7; 16], who, whom, epoch: 4, purpose, lane: 0 }
+}
+
+fn parcels() -> Vec<(FrameKind, Vec<u8>)> {
+    let body = |blocks: usize, message: &[u8]| {
+        let payload = vec![7; blocks * 4096];
+        ParcelBody { sums: Sums::of_blocks([&payload[..]].into_iter()), message: message.to_vec() }
+    };
+    encoded(&[body(0, b"a message"), body(0, b""), body(3, b"with three blocks"), body(1, b"")])
 }
 
 fn encoded<B: Body>(bodies: &[B]) -> Vec<(FrameKind, Vec<u8>)> {
@@ -311,6 +330,9 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         encoded(&recalls),
         encoded(&[RecallDone { number: 4 }]),
         encoded(&[freed]),
+        encoded(&Purpose::ALL.map(greeting)),
+        encoded(&[PeerOk { version: 1, features: 2, epoch: 5 }]),
+        parcels(),
     ]
     .concat()
 }
