@@ -190,6 +190,10 @@ impl Order {
         let number = match message.get_msg_type() {
             MessageType::MsgAppend => {
                 self.appends.0 += 1;
+                let at = self.others.iter().position(|member| member.replica == to).expect("it is sent to a member");
+                let mut heard = self.heard(at);
+                heard.sent = self.appends;
+                self.heard[at] = heard;
                 self.appends
             }
             _ => self.answering,

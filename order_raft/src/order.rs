@@ -70,6 +70,8 @@ pub(crate) struct Heard {
     pub(crate) spell: Option<Spell>,
     /// Appends up to this number were sent before the follower's highest acknowledged index was known.
     pub(crate) before: Number,
+    /// The last append that was sent to the follower.
+    pub(crate) sent: Number,
     /// Appends up to this number were sent before the follower was asked for the record before the first that is kept.
     asked_for_first: Number,
 }
@@ -94,7 +96,7 @@ pub struct Order {
     pub(crate) answering: Number,
     pub(crate) followed: Option<Followed>,
     /// One for each of `others`.
-    heard: Vec<Heard>,
+    pub(crate) heard: Vec<Heard>,
     /// The term in which this leader has given up its lease for another replica.
     pub(crate) released: Option<Term>,
     pub(crate) out: Effects,
@@ -181,6 +183,7 @@ impl Order {
             Body::Refused { number, index, .. } if self.is_final(at, message.term, *number, *index) => return,
             _ => {}
         }
+        let answered = answered(&message);
         let under = message.under.filter(|_| message.acknowledges() && self.leads(message.term));
         let matched = self.matched(from);
         self.step(to_theirs(from, self.me.replica, message));
@@ -191,6 +194,35 @@ impl Order {
         }
         self.heard[at] = heard;
         self.collect();
+        if answered.is_some() && !seeded::active(Bug::RestUnsent) {
+            self.go_on(at, answered);
+        }
+    }
+    /// Sends a follower all that it lacks, as far as it may be under way. The library sends one append after an answer, and what is left only
+    /// with the next record or heartbeat, which may never come.
+    fn go_on(&mut self, at: usize, answered: Option<Number>) {
+        self.send_more(self.others[at].replica);
+        self.collect();
+        // Nothing more is under way, so what is still lacking was ignored: a follower takes no records from an append that begins
+        // before what it knows to be committed, as one does that was asked anew while messages to it were late.
+        let (to, is_all) = (self.others[at].replica, answered == Some(self.heard(at).sent));
+        if self.is_leader() && is_all && self.matched(to) < self.last().index {
+            self.reconnected(to);
+            self.collect();
+        }
+    }
+    fn send_more(&mut self, to: ReplicaId) {
+        let last = self.last().index.0;
+        loop {
+            let progress = self.raw.raft.prs().get(to.0).filter(|_| self.is_leader());
+            let next = progress.filter(|progress| !progress.is_paused()).map(|progress| progress.next_idx);
+            let Some(next) = next.filter(|next| *next <= last) else { return };
+            self.raw.raft.send_append(to.0);
+            // Unless it has to be read first: then it is sent by `found`.
+            if self.raw.raft.prs().get(to.0).is_none_or(|progress| progress.next_idx == next) {
+                return;
+            }
+        }
     }
     /// All that this replica has heard of another one in its term.
     pub(crate) fn heard(&self, at: usize) -> Heard {
@@ -342,6 +374,11 @@ impl Order {
     fn first(&self) -> Index {
         Index(self.raw.store().runs().before().index.0 + 1)
     }
+    /// The index up to which every replica has the records, as far as this one knows; 0 if it does not lead.
+    pub fn acknowledged_by_all(&self) -> Index {
+        let matched = self.raw.raft.prs().iter().map(|(_, progress)| progress.matched).min();
+        Index(matched.filter(|_| self.is_leader()).unwrap_or(0))
+    }
     /// The last position of the log.
     pub fn last(&self) -> Position {
         let log = &self.raw.raft.raft_log;
@@ -372,6 +409,14 @@ impl Order {
     pub(crate) fn brick(&self, replica: ReplicaId) -> BrickId {
         let others = self.others.iter().find(|member| member.replica == replica);
         others.unwrap_or(&self.me).brick
+    }
+}
+
+/// The append that a message answers.
+fn answered(message: &Message) -> Option<Number> {
+    match message.body {
+        Body::Appended { number, .. } | Body::Refused { number, .. } => Some(number),
+        _ => None,
     }
 }
 

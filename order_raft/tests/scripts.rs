@@ -41,13 +41,15 @@ struct Script {
     cut: BTreeSet<u64>,
     /// Replicas whose disks hang.
     hung: BTreeSet<u64>,
+    /// A replica that messages reach late, and those.
+    late: (Option<u64>, VecDeque<(u64, u64, Message)>),
 }
 
 impl Script {
     fn new() -> Script {
         let replica = |me| (me, Replica::open(me, BTreeMap::new(), HardState::default()));
         let replicas = (1..=3).map(replica).collect();
-        Script { replicas, way: VecDeque::new(), cut: BTreeSet::new(), hung: BTreeSet::new() }
+        Script { replicas, way: VecDeque::new(), cut: BTreeSet::new(), hung: BTreeSet::new(), late: Default::default() }
     }
     fn of(&mut self, me: u64) -> &mut Replica {
         self.replicas.get_mut(&me).expect("it is there")
@@ -67,6 +69,10 @@ impl Script {
                 continue;
             };
             messages += 1;
+            if self.late.0 == Some(to) {
+                self.late.1.push_back((from, to, message));
+                continue;
+            }
             if !self.cut.contains(&from) && !self.cut.contains(&to) {
                 let Replica { order, supports, .. } = self.of(to);
                 order.receive(ReplicaId(from), message, Moment { supports, now: 0 });
@@ -190,6 +196,36 @@ fn a_follower_that_was_away_gets_what_it_lacks_from_memory_or_the_log() {
         script.heal(3);
         script.agree();
     }
+}
+
+/// The leader is asked for a vote by a follower that messages reach late, and asks it anew what it has. Answers to both come, and no
+/// other word.
+fn late() {
+    let mut script = Script::new();
+    script.elect(1);
+    script.write(1, 0..3);
+    script.late.0 = Some(3);
+    for crc in 3..400 {
+        script.write(1, crc..crc + 1);
+    }
+    script.order(1).reconnected(ReplicaId(3));
+    script.settle();
+    let late = std::mem::take(&mut script.late);
+    script.way.extend(late.1);
+    script.settle();
+    let [leader, follower] = [1, 3].map(|me| script.order(me).last());
+    assert_eq!(follower, leader, "the follower has all");
+}
+
+#[test]
+fn a_follower_that_messages_reach_late_gets_all() {
+    late();
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn a_rest_that_is_not_sent() {
+    assert!(base::seeded::fails(late, base::seeded::Bug::RestUnsent));
 }
 
 #[test]
