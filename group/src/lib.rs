@@ -12,12 +12,15 @@ mod data;
 mod hosted;
 mod open;
 mod order;
+mod replica;
+mod replication;
 mod state;
 
 pub use agents::clean;
 use agents::destage;
 pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
+pub use replication::{ReplicaStatus, Replicas};
 pub use wire::{Answer, Context, Position};
 
 use base::limits::BLOCK_BYTES;
@@ -82,11 +85,13 @@ pub(crate) struct Group {
     pub state: Lock<State>,
     /// Notified when a range of one of the group's files is unlocked.
     pub ranges: Event,
+    /// Notified when more of the group's order is committed, or another replica leads.
+    pub committed: Event,
 }
 
 impl Group {
     pub(crate) fn new(state: State) -> Group {
-        Group { number: state.group, state: Lock::new("group", state), ranges: Event::new() }
+        Group { number: state.group, state: Lock::new("group", state), ranges: Event::new(), committed: Event::new() }
     }
 }
 
@@ -96,6 +101,7 @@ pub struct Groups {
     hosted: Hosted,
     rename: Token,
     options: Options,
+    replication: Option<replication::Replication>,
     overlay_bytes: AtomicU64,
     checkpoint_token: Token,
     checkpoint_base: Lock<Figures>,
@@ -145,7 +151,12 @@ pub struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(store: Arc<Store>, hosted: Hosted, options: Options) -> Groups {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        hosted: Hosted,
+        options: Options,
+        replication: Option<replication::Replication>,
+    ) -> Groups {
         let count = |group: &Group| {
             let mut state = group.state.lock();
             state.counted_bytes = state.active.bytes;
@@ -163,6 +174,7 @@ impl Groups {
             hosted,
             rename: Token::default(),
             options,
+            replication,
             overlay_bytes: AtomicU64::new(bytes),
             checkpoint_token: Token::default(),
             checkpoint_base: Lock::new("checkpoint", Figures::default()),
@@ -193,7 +205,8 @@ impl Groups {
         }
     }
 
-    /// Performs one operation. `data`: the payload of a write, or memory for the answer of a read.
+    /// Performs one operation of groups that this brick has alone; `call_replicated` is for others. `data`: the payload of a write, or
+    /// memory for the answer of a read.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         // Clients may send any inode number (NFS handles, hostile fronts): a group that does not exist holds no inode.
         if !self.concerns(&op) {
@@ -269,8 +282,9 @@ impl Groups {
             }
             state.inode_slot(context.volume, ino).map(|slot| slot.batch)
         };
-        // Nothing of the inode is in the overlay: all of it is in the index, hence durable (rule U5).
-        if let Some(batch) = batch.filter(|_| !active(Bug::FsyncUnheard)) {
+        // Nothing of the inode is in the overlay: all of it is in the index, hence durable (rule U5). Where there are replicas, every
+        // change was committed before it was answered.
+        if let Some(batch) = batch.filter(|_| !active(Bug::FsyncUnheard) && self.replication.is_none()) {
             self.committed(Awaited::in_batch(batch), sync.max(Sync::Data), &context.span).await?;
         }
         Ok(told(Reply::Done))
@@ -290,6 +304,7 @@ impl Groups {
     /// has made sure that no client's operation is under way: changes made during the close may be lost.
     pub async fn close(&self) -> Result<()> {
         self.closing.store(true, Ordering::SeqCst);
+        self.replication.iter().for_each(replication::Replication::end);
         self.forgotten_came.notify();
         self.scattered.came.notify();
         self.streams.came.notify();
@@ -316,7 +331,8 @@ impl Groups {
             waited_ns += CLOSING_LOOK_NS;
         }
         for _ in 0..CLOSING_CHECKPOINTS_MAX {
-            self.all_committed(Sync::All, None).await?;
+            // Not until all is committed, where there are replicas: without a majority that would take for ever.
+            self.store.log.wait(self.store.log.last_batch(), Sync::All, None).await?;
             self.checkpoint().await?;
             if self.store.log.figures().records == self.checkpoint_base.lock().records {
                 break;
@@ -365,6 +381,10 @@ impl Groups {
     #[inline]
     pub(crate) fn state(&self, group: GroupId) -> &Group {
         self.hosted.get(group).expect("operations of other groups are refused")
+    }
+    /// True once the groups close.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
     /// A group, if it is hosted.
     pub(crate) fn hosted(&self, group: GroupId) -> Option<&Group> {

@@ -3,19 +3,22 @@
 use crate::hosted::Hosted;
 use crate::order::held::{GroupSet, Held};
 use crate::order::record::Record;
+use crate::replication::found::FoundReplica;
+use crate::replication::{Replicas, Replication};
 use crate::state::cache::Budget;
-use crate::state::load::{Wanted, load_blocking};
+use crate::state::load::{Wanted, load_blocking, rests_on};
+use crate::state::rows::Rows;
 use crate::state::{Block, CacheBudgets, State};
 use crate::{Group, Groups, Options};
 use base::{Edit, GroupId, Ino, Intent, IntentId, Result, Sync, Term, VolumeId};
 use names::{Part, Seen};
+use runtime::Lock;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::format::record::{Logged, Moves, Places, Run};
-use store::format::superblock::EPOCH_ENDS_MAX;
-use store::format::values::GroupRow;
+use store::format::superblock::{EPOCH_ENDS_MAX, REPLICAS};
 use store::format::{keys, values};
 use store::index::Index;
 use store::purge::Purges;
@@ -44,29 +47,36 @@ fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Hoste
     let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
     let group = |number| {
         let group = GroupId(number);
-        let row = match index.get(&keys::group(group))? {
-            Some(row) => values::decode_group(&row)?,
-            None => GroupRow::fresh(),
-        };
+        let rows = Rows::read(index, group)?;
         let (purges, reserves) = (Purges::read(index, group, &volumes)?, Reserves::read(index, group, &volumes)?);
-        let mut state = State::new(group, row, purges, reserves, &budgets);
-        let (from, to) = keys::sessions(group);
-        for (key, value) in index.scan(&from, &to, usize::MAX)? {
-            state.sessions.insert(keys::session_id(&key), values::decode_session(&value)?.into());
-        }
-        if let Some(row) = index.get(&keys::terms(group))? {
-            state.terms = values::decode_terms(&row)?;
-        }
+        let mut state = State::new(group, rows.row, purges, reserves, &budgets);
+        state.set_rows(rows);
         Ok(Group::new(state))
     };
     Ok(Hosted::new((0..count).map(group).collect::<Result<_>>()?))
 }
 
-/// Applies replayed records to groups that nobody uses yet; blocking. `count`: the number of all groups.
-fn apply(groups: &Hosted, (index, count): (&dyn Index, usize), epoch: u32, records: Vec<Replayed>) -> Result<()> {
+/// The replicas of groups, as the log has them.
+type FoundReplicas = Lock<BTreeMap<GroupId, FoundReplica>>;
+
+/// Takes replayed records for groups that nobody uses yet; blocking. Those of groups with replicas are kept until they are committed; others
+/// are applied. `count`: the number of all groups.
+fn apply(
+    groups: &Hosted,
+    (index, count): (&dyn Index, usize),
+    epoch: u32,
+    records: Vec<Replayed>,
+    replicas: Option<&FoundReplicas>,
+) -> Result<()> {
     for Replayed { logged, runs, batch } in records {
         let record = match logged {
             Logged::Record(record) => record,
+            Logged::Vote(vote) => {
+                if let Some(replicas) = replicas {
+                    replicas.lock().entry(vote.group).or_default().vote(&vote);
+                }
+                continue;
+            }
             Logged::Moves(moves) => {
                 apply_moves(groups, (index, count), &moves, &runs)?;
                 continue;
@@ -76,6 +86,10 @@ fn apply(groups: &Hosted, (index, count): (&dyn Index, usize), epoch: u32, recor
             let what = "the log holds a record of a group that the brick does not have";
             return Err(base::Error::new(base::Kind::Corrupt, what).with(record.group));
         };
+        if let Some(replicas) = replicas {
+            replicas.lock().entry(record.group).or_default().find(record, runs, batch)?;
+            continue;
+        }
         let mut state = group.state.lock();
         if record.index <= state.row.applied || active(Bug::RecordNotReplayed) {
             continue;
@@ -132,24 +146,26 @@ fn load_volumes(index: &dyn Index, state: &mut State) -> Result<()> {
     Ok(())
 }
 
-/// The inode that must be in memory before an edit of it is applied; None if the edit does not change an existing
-/// inode.
-pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
-    match edit {
-        Edit::InodeTouch { ino, .. }
-        | Edit::InodeParent { ino, .. }
-        | Edit::InodeProject { ino, .. }
-        | Edit::InodeExtend { ino, .. }
-        | Edit::InodeCut { ino, .. }
-        | Edit::Punch { ino, .. }
-        | Edit::InodeDrop { ino } => Some(*ino),
-        _ => None,
-    }
-}
-
 impl Groups {
     /// Replays the log, completes half-done changes, and starts the checkpoint task.
-    pub async fn open(mut opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
+    pub async fn open(opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
+        Groups::open_with(opening, options, None).await
+    }
+
+    /// Opens a brick whose groups other bricks have, too: it serves a group once it leads it.
+    pub async fn open_replicated(
+        opening: Opening,
+        options: Options,
+        replicas: Replicas,
+    ) -> Result<(Arc<Groups>, Replay)> {
+        Groups::open_with(opening, options, Some(replicas)).await
+    }
+
+    async fn open_with(
+        mut opening: Opening,
+        options: Options,
+        replicas: Option<Replicas>,
+    ) -> Result<(Arc<Groups>, Replay)> {
         opening.keep_reads(options.read_cache_bytes);
         opening.promote(options.promotion_bytes);
         let runtime = opening.runtime().clone();
@@ -161,16 +177,26 @@ impl Groups {
         let reading = (index.clone(), options);
         let groups = run_blocking(&*runtime.tasks, move || read_groups(&*reading.0, count, &reading.1)).await?;
         let groups = Arc::new(groups);
+        let found = replicas.as_ref().map(|_| Arc::new(Lock::new("found", BTreeMap::new())));
         let sink = async |records: Vec<Replayed>| {
-            let (groups, index) = (groups.clone(), index.clone());
-            run_blocking(&*runtime.tasks, move || apply(&groups, (&*index, count as usize), epoch, records)).await
+            let (groups, index, found) = (groups.clone(), index.clone(), found.clone());
+            let apply = move || apply(&groups, (&*index, count as usize), epoch, records, found.as_deref());
+            run_blocking(&*runtime.tasks, apply).await
         };
         let applied = |group: &Group| (group.number, group.state.lock().row.applied);
         let applied: BTreeMap<_, _> = groups.all().iter().map(applied).collect();
         let (store, replay) = opening.replay(sink, |group| applied.get(&group).copied().unwrap_or_default()).await?;
         let Ok(hosted) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
-        hosted.all().iter().for_each(|group| group.state.lock().begin_life(Term(store.epoch)));
-        let groups = Arc::new(Groups::new(store, hosted, options));
+        let replication = replicas.map(|replicas| Replication::new(&store, replicas));
+        match &replication {
+            None => hosted.all().iter().for_each(|group| group.state.lock().begin_life(Term(store.epoch))),
+            Some(replication) => {
+                let found = found.map(|found| std::mem::take(&mut *found.lock())).unwrap_or_default();
+                let index = store.index.clone();
+                replication.begin(&hosted, index, found, &*runtime.tasks).await?;
+            }
+        }
+        let groups = Arc::new(Groups::new(store, hosted, options, replication));
         *groups.replayed.lock() = replay;
         let volumes = groups.volumes().await?;
         volumes.iter().for_each(|volume| groups.note_volume(volume));
@@ -180,24 +206,12 @@ impl Groups {
         // Comes first: the steps below may need space on a full brick. Until the cleaner has looked, writers wait for
         // space instead of being refused: a checkpoint may free segments that the crash has held back.
         groups.store().expect_space();
-        let tasks = groups.store().runtime.tasks.clone();
-        let there = groups.clone();
-        tasks.spawn(0, Box::new(move || Box::pin(crate::agents::checkpoint::run(there))));
-        let there = groups.clone();
-        tasks.spawn(0, Box::new(move || Box::pin(crate::agents::forget::run(there))));
-        let there = groups.clone();
-        tasks.spawn(
-            tasks.cores() - 1,
-            Box::new(move || Box::pin(crate::agents::clean::run(there, store::format::devices::Tier::Flash))),
-        );
-        let there = groups.clone();
-        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::defragment::run(there))));
-        let there = groups.clone();
-        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::streams::run(there))));
-        crate::agents::evacuate::go_on(&groups);
-        if !groups.store().uncounted().is_empty() {
-            let there = groups.clone();
-            tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::recount::run(there))));
+        groups.start_agents();
+        if groups.replication.is_some() {
+            // A build that knows no replicas would serve such a brick alone.
+            store::feature::require(groups.store(), REPLICAS).await?;
+            groups.start_replication();
+            return Ok((groups, replay));
         }
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;
@@ -215,8 +229,32 @@ impl Groups {
         Ok((groups, replay))
     }
 
+    /// Starts the tasks that run unasked.
+    fn start_agents(self: &Arc<Groups>) {
+        let groups = self;
+        let tasks = groups.store().runtime.tasks.clone();
+        let there = groups.clone();
+        tasks.spawn(0, Box::new(move || Box::pin(crate::agents::checkpoint::run(there))));
+        let there = groups.clone();
+        tasks.spawn(0, Box::new(move || Box::pin(crate::agents::forget::run(there))));
+        let there = groups.clone();
+        tasks.spawn(
+            tasks.cores() - 1,
+            Box::new(move || Box::pin(crate::agents::clean::run(there, store::format::devices::Tier::Flash))),
+        );
+        let there = groups.clone();
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::defragment::run(there))));
+        let there = groups.clone();
+        tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::streams::run(there))));
+        crate::agents::evacuate::go_on(groups);
+        if !groups.store().uncounted().is_empty() {
+            let there = groups.clone();
+            tasks.spawn(tasks.cores() - 1, Box::new(move || Box::pin(crate::agents::recount::run(there))));
+        }
+    }
+
     /// Completes every remaining intent: applies what its followers lack, then ends the intent.
-    async fn redo_intents(&self) -> Result<()> {
+    pub(crate) async fn redo_intents(&self) -> Result<()> {
         let (intents, mut marks) = self.standing_intents().await?;
         for intent in intents.values() {
             for follow in &intent.follow {

@@ -4,10 +4,11 @@
 
 use crate::Groups;
 use crate::agents::cost::Cost;
-use base::{Result, Sync};
+use base::{Error, Kind, Result, Sync};
 use runtime::budget::Agent;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_background;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::{GroupPart, Replay};
@@ -155,20 +156,32 @@ impl Groups {
         // The cut comes first. A record that is ordered between the cut and its group's freeze is in the checkpoint and
         // behind the place where replay starts; replay skips it by its index.
         self.quotas.lock().values().for_each(|quota| quota.begin_checkpoint());
-        let (replay, last) = self.store().cut();
+        let (mut replay, last) = self.store().cut();
+        if self.replication.is_some() {
+            // Without a majority nothing new comes, so nothing is lost by waiting for it.
+            let Some(ends) = self.settle_replicas().await else { return Ok(()) };
+            replay = self.replay_for_all(replay, ends);
+        }
         let mut frozen = Vec::new();
         for group in self.states() {
             let mut state = group.state.lock();
             let counted = state.counted_bytes as u64;
+            if !state.replica.as_ref().is_none_or(|replica| replica.is_settled(state.row.applied)) {
+                let what =
+                    "a checkpoint met records that are not committed (rule P21): please report this, it is a bug";
+                return Err(Error::new(Kind::Corrupt, what));
+            }
             if state.freeze() {
                 let before = self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
                 assert!(before >= counted, "group {} takes {counted} bytes out of {before}", state.group);
             }
-            if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() {
+            let promise = state.replica.as_ref().map(|replica| replica.promise);
+            if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() || promise.is_some() {
                 let left = (state.purges.clone(), state.reserves.clone());
-                frozen.push((state.group, (state.row, state.young()), state.frozen.clone(), left));
+                frozen.push((state.group, (state.row, state.young(), promise), state.frozen.clone(), left));
             }
         }
+        self.resume_replicas();
         if !active(Bug::AppliedBeforeDurable) {
             // A record may have been ordered after the cut and before its group was frozen.
             let last = last.max(self.store().log.last_batch());
@@ -177,11 +190,12 @@ impl Groups {
             let promised = durable >= last || active(Bug::AckBeforeFlush);
             assert!(promised, "batch {last} goes into the index, and {durable} is durable (rule U5)");
         }
+        let included: BTreeMap<_, _> = frozen.iter().map(|(group, (row, ..), ..)| (*group, row.applied)).collect();
         let (store, limits, count) = (self.store().clone(), self.options.free, frozen.len());
         let write = move || {
-            let parts = frozen.into_iter().map(|(group, (row, young), generation, (purges, reserves))| {
+            let parts = frozen.into_iter().map(|(group, (row, young, promise), generation, (purges, reserves))| {
                 let changes = generation.map_or(Vec::new(), |generation| generation.changes());
-                GroupPart { group, row, young, changes, purges, reserves }
+                GroupPart { group, row, young, changes, purges, reserves, promise }
             });
             store::checkpoint::write(&store, replay, parts.collect(), limits)
         };
@@ -189,7 +203,13 @@ impl Groups {
         assert!(left.len() == count, "of {count} groups {} come back from the checkpoint", left.len());
         self.purging.store(left.iter().any(|left| !left.purges.is_empty()), Ordering::Release);
         for left in left {
-            let merged = self.state(left.group).state.lock().merged(left);
+            let merged = {
+                let mut state = self.state(left.group).state.lock();
+                let merged = state.merged(left);
+                let included = included.get(&state.group).copied();
+                state.forget_kept(included);
+                merged
+            };
             drop(merged);
         }
         self.measure_quotas();

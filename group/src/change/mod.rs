@@ -68,8 +68,12 @@ impl Groups {
             self.mark_order(&context.span, before_ns);
             match step? {
                 Step::Ordered(answer, awaited) => {
-                    if !awaited.is_nothing() {
-                        self.committed(awaited, sync, &context.span).await?;
+                    if awaited.is_nothing() {
+                        return Ok(answer);
+                    }
+                    match self.replication.is_some() {
+                        true => Box::pin(self.replicated_at(answer.position)).await?,
+                        false => self.committed(awaited, sync, &context.span).await?,
                     }
                     return Ok(answer);
                 }
@@ -431,7 +435,7 @@ fn sync_of(op: &Op) -> Sync {
 }
 
 /// The group whose record decides an operation.
-fn deciding_group(op: &Op) -> GroupId {
+pub(crate) fn deciding_group(op: &Op) -> GroupId {
     op.home().map_or(GroupId(0), Ino::group)
 }
 

@@ -235,6 +235,9 @@ impl Groups {
             self.store().runtime.clock.sleep(gather_ns).await;
         }
         match &receipt {
+            Some(receipt) if self.replication.is_some() => {
+                Box::pin(self.replicated_at(Some(receipt.position(sync)))).await?;
+            }
             Some(receipt) => self.committed(receipt.awaited, sync, &context.span).await?,
             None => self.all_committed(sync, Some(&context.span)).await?,
         }

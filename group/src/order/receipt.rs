@@ -48,14 +48,17 @@ impl Receipt {
 }
 
 impl Groups {
-    /// Waits until a record may be answered to who asked for this. Errors: `Io` if it never may.
+    /// Waits until a record of a group that this brick has alone may be answered to who asked for this. Errors: `Io` if it never may.
     pub(crate) fn committed(&self, awaited: Awaited, sync: Sync, span: &Span) -> impl Future<Output = Result<()>> {
         self.store().log.wait(awaited.0, sync, Some(span))
     }
     /// Waits as `committed` for all that this brick has ordered.
-    pub(crate) fn all_committed(&self, sync: Sync, span: Option<&Span>) -> impl Future<Output = Result<()>> {
+    pub(crate) async fn all_committed(&self, sync: Sync, span: Option<&Span>) -> Result<()> {
+        if self.replication.is_some() {
+            Box::pin(self.all_replicated()).await?;
+        }
         let log = &self.store().log;
-        log.wait(log.last_batch(), sync, span)
+        log.wait(log.last_batch(), sync, span).await
     }
 }
 

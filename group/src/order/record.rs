@@ -5,9 +5,10 @@ use crate::Groups;
 use crate::order::admit::take_back;
 use crate::order::held::Held;
 use crate::order::receipt::Receipt;
+use crate::replica::kept::Carried;
 use crate::state::State;
 use base::limits::BLOCK_BYTES;
-use base::{Crcs, Edit, Ino, Intent, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
+use base::{Crcs, Edit, Error, Ino, Intent, Kind, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
 use names::{Decision, Part};
 use runtime::Slice;
 use store::format::record::{Head, Places, Run, encode_replicated};
@@ -123,7 +124,12 @@ impl Groups {
         sync: Sync,
     ) -> Result<u64> {
         let state = held.of(record.part.group);
+        let is_replicated = state.replica.is_some();
+        if is_replicated {
+            state.may_order()?;
+        }
         let head = record.head(state, 0);
+        let sync = state.log_sync(sync);
         let mut encoded = std::mem::take(&mut state.encoded);
         encoded.clear();
         encode_replicated(&mut encoded, &head, &record.part.edits);
@@ -132,6 +138,11 @@ impl Groups {
         state.encoded = encoded;
         let ordered = ordered?;
         self.apply_ordered(state, record, &head, attached, &ordered);
+        if is_replicated {
+            let slice = attached.map(|attached| &attached.slice);
+            let run = run_of(&ordered, attached);
+            self.propose(state, &head, slice.map_or(&[], std::slice::from_ref), run.as_slice(), &ordered);
+        }
         Ok(ordered.batch)
     }
 
@@ -143,6 +154,7 @@ impl Groups {
         attached: Option<&Attached>,
         sync: Sync,
     ) -> Result<u64> {
+        self.may_order_all(held, records)?;
         let mut heads: Vec<Head> = Vec::with_capacity(records.len());
         let mut encoded = Vec::with_capacity(records.len());
         for record in records {
@@ -161,12 +173,32 @@ impl Groups {
             })
             .collect();
         let mut ordered: Vec<Ordered> = Vec::with_capacity(entries.len());
+        let sync = held.of(records[0].part.group).log_sync(sync);
         self.store().log.append(&entries, sync, &mut ordered)?;
         assert!(ordered.len() == records.len(), "the log orders all records or none");
-        for ((record, head), ordered) in records.iter().zip(&heads).zip(&ordered) {
-            self.apply_ordered(held.of(head.group), record, head, attached, ordered);
+        for (((record, head), ordered), bytes) in records.iter().zip(&heads).zip(&ordered).zip(encoded) {
+            let state = held.of(head.group);
+            self.apply_ordered(state, record, head, attached, ordered);
+            if state.replica.is_some() {
+                let slices = attached.filter(|_| ordered.place.is_some()).map(|attached| attached.slice.clone());
+                let runs = run_of(ordered, attached).into_iter().collect();
+                let payload = Carried { slices: slices.into_iter().collect(), runs };
+                self.propose_record(state, head, bytes.into(), payload, ordered);
+            }
         }
         Ok(ordered.last().map_or(0, |ordered| ordered.batch))
+    }
+
+    /// Refuses records of several groups, if other bricks have them too: they don't share one order. Errors: `Unsupported`; as
+    /// `State::may_order`.
+    fn may_order_all(&self, held: &mut Held<'_>, records: &[Record<'_>]) -> Result<()> {
+        let first = records[0].part.group;
+        held.of(first).may_order()?;
+        if self.replication.is_some() && records.iter().any(|record| record.part.group != first) {
+            let what = "this change concerns several groups of a replicated volume, which this version can't do";
+            return Err(Error::new(Kind::Unsupported, what));
+        }
+        Ok(())
     }
 
     /// Applies a record that the log has accepted.
@@ -179,11 +211,11 @@ impl Groups {
         ordered: &Ordered,
     ) {
         state.release_payloads(self.store().log.written());
-        let run =
-            ordered.place.map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) });
+        let run = run_of(ordered, attached);
         let mut places = Places::of(run.as_slice());
+        let mark = state.mark(ordered.batch, head.index);
         for edit in &record.part.edits {
-            state.apply(record.part.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
+            state.apply(record.part.volume, edit, mark, &mut places, self.store().epoch as u32);
         }
         assert!(places.next().is_none(), "each block of the payload is mapped");
         if let Some(attached) = attached.filter(|_| ordered.place.is_some()) {
@@ -197,6 +229,11 @@ impl Groups {
         state.ordered(head, record.done);
         self.note_overlay(state);
     }
+}
+
+/// The places of an attached payload that the log has placed.
+fn run_of(ordered: &Ordered, attached: Option<&Attached>) -> Option<Run> {
+    ordered.place.map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) })
 }
 
 /// The records that end a cross-group change: the intent first, then the followers' marks.

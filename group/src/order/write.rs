@@ -98,9 +98,15 @@ impl Groups {
         if state.is_held(&range, mine) {
             return Ok(Try::Wait(range_ticket));
         }
+        if state.replica.is_some() {
+            match state.may_order() {
+                Err(error) if error.kind == Kind::Busy => return Ok(Try::Segment(segment)),
+                may => may?,
+            }
+        }
         let outcome = Outcome::Wrote { offset: plan.offset, length: write.length };
         let head = state.head(0, context.volume, (context.session, context.request), outcome);
-        let replaced = match may_follow(write, planned, blocks) {
+        let replaced = match may_follow(write, planned, blocks) && state.replica.is_none() {
             true => self.try_replace(&mut state, write, &plan, blocks, &head),
             false => Ok(None),
         };
@@ -135,17 +141,22 @@ impl Groups {
         encoded.clear();
         encode_replicated(&mut encoded, head, &edits);
         let mut runs = [NO_RUN; 4];
-        let appended = self.append_blocks(head, &encoded, &edits, blocks, tickets, write.sync, &mut runs);
+        let sync = state.log_sync(write.sync);
+        let appended = self.append_blocks(head, &encoded, &edits, blocks, tickets, sync, &mut runs);
         state.encoded = encoded;
         let (ordered, runs) = appended?;
         state.release_payloads(self.store().log.written());
+        let mark = state.mark(ordered.batch, head.index);
         let mut places = Places::of(runs);
         for edit in &edits {
-            state.apply(head.volume, edit, ordered.batch, &mut places, self.store().epoch as u32);
+            state.apply(head.volume, edit, mark, &mut places, self.store().epoch as u32);
         }
         if tickets[0].is_none() {
             let slice = blocks.slices[0].as_slice();
             state.hold_payload(head.volume, write.ino, plan.first_block, slice, ordered.batch);
+        }
+        if state.replica.is_some() {
+            self.propose(state, head, blocks.slices[0].as_slice(), runs, &ordered);
         }
         Ok(ordered.batch)
     }

@@ -227,6 +227,13 @@ impl Known {
     pub fn has(&self, session: SessionId) -> bool {
         self.tables.iter().any(|table| table.session == session)
     }
+    /// Forgets everything of all sessions.
+    pub fn end_all(&mut self) {
+        self.tables.clear();
+        (self.inodes, self.nameless) = (0, 0);
+        self.untold.clear();
+        self.settle();
+    }
     /// Forgets everything of a session.
     pub fn end(&mut self, session: SessionId) {
         self.tables.retain(|table| table.session != session);

@@ -3,7 +3,7 @@
 
 use crate::state::State;
 use crate::{Group, Groups};
-use base::{Error, GroupId, Ino, Kind, LeafKey, Name, Result, VolumeId};
+use base::{Edit, Error, GroupId, Ino, Kind, LeafKey, Name, Result, VolumeId};
 use names::{Entry, Need};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
@@ -143,6 +143,21 @@ pub fn load_blocking(
     let found = wanted.read(index, volume, groups)?;
     wanted.learn(state, volume, found);
     Ok(())
+}
+
+/// The inode that must be in memory before an edit of it is applied; None if the edit does not change an existing
+/// inode.
+pub(crate) fn rests_on(edit: &Edit) -> Option<Ino> {
+    match edit {
+        Edit::InodeTouch { ino, .. }
+        | Edit::InodeParent { ino, .. }
+        | Edit::InodeProject { ino, .. }
+        | Edit::InodeExtend { ino, .. }
+        | Edit::InodeCut { ino, .. }
+        | Edit::Punch { ino, .. }
+        | Edit::InodeDrop { ino } => Some(*ino),
+        _ => None,
+    }
 }
 
 impl Groups {

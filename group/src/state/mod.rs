@@ -8,10 +8,12 @@ mod intervals;
 pub(crate) mod known;
 pub(crate) mod load;
 pub(crate) mod overlay;
+pub(crate) mod rows;
 mod session;
 mod taken;
 mod terms;
 
+use crate::replica::Replica;
 use crate::state::cache::{Budget, Cache};
 use crate::state::hash::Map;
 use crate::state::known::Known;
@@ -125,6 +127,10 @@ pub struct State {
     key_scratch: Option<Box<[u8]>>,
     /// Scratch memory for encoding records.
     pub encoded: Vec<u8>,
+    /// The replica, if other bricks have the group too.
+    pub replica: Option<Box<Replica>>,
+    /// True once `volumes` has all that the index has.
+    pub knows_volumes: bool,
 }
 
 /// The budgets that the caches of all groups share.
@@ -182,6 +188,8 @@ impl State {
             counted_bytes: 0,
             key_scratch: None,
             encoded: Vec::with_capacity(1024),
+            replica: None,
+            knows_volumes: false,
         }
     }
 

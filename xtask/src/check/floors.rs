@@ -22,7 +22,7 @@ const ROOMS: [Room; 15] = [
     Room { name: "explain", below: &["base", "runtime"], outside: &["serde"] },
     Room { name: "recording", below: &["base"], outside: &["postcard", "serde", "siphasher", "zstd"] },
     Room { name: "index_rocksdb", below: &["store", "base", "runtime"], outside: &["rocksdb"] },
-    Room { name: "group", below: &["store", "names", "wire", "base", "runtime"], outside: &[] },
+    Room { name: "group", below: &["store", "names", "order_raft", "wire", "base", "runtime"], outside: &[] },
     Room {
         name: "control",
         below: &["wire", "base", "runtime"],

@@ -19,12 +19,14 @@ const HOUSES: [House; 2] = [
         package: "group",
         rooms: &[
             ("hosted", &[]),
-            ("state", &[]),
-            ("order", &["state"]),
+            ("replica", &[]),
+            ("state", &["replica"]),
+            ("order", &["replica", "state"]),
             ("change", &["order", "state"]),
             ("data", &["order", "state"]),
+            ("replication", &["change", "hosted", "replica", "state"]),
             ("agents", &["data", "order", "state"]),
-            ("open", &["agents", "hosted", "order", "state"]),
+            ("open", &["agents", "hosted", "order", "replication", "state"]),
         ],
     },
     House {
@@ -194,7 +196,8 @@ mod tests {
 
     /// A whole `group` with one more file.
     fn problems_with(path: &str, text: &str) -> Vec<String> {
-        let rooms = ["agents", "change", "data", "order", "state"].map(|room| format!("group/src/{room}/mod.rs"));
+        let rooms = ["agents", "change", "data", "order", "replica", "replication", "state"]
+            .map(|room| format!("group/src/{room}/mod.rs"));
         let mut files = vec![("group/src/lib.rs", "pub use agents::{clean, forget};\nuse order::token::Token;\n")];
         files.extend(["group/src/hosted.rs", "group/src/open.rs"].map(|path| (path, "")));
         files.extend(rooms.iter().map(|path| (path.as_str(), "")));

@@ -1,0 +1,306 @@
+//! The bytes of what replicas of a group tell each other: the messages of the order, and the records that appends are about.
+//!
+//! A record travels in parcels of its own, before the append that names it: its replicated part with the first piece of its
+//! payload, then the other pieces. So the order's messages stay small, and no frame is larger than others.
+
+use base::{Index, ReplicaId, Result, Term};
+use order_raft::support::{Answer, Ask, Epoch, Spell, Stamp, Wish};
+use order_raft::{Body, Entry, Message, Number, Position, Shadow, Stage};
+use store::format::bytes::{Reader, Writer, corrupt};
+
+/// Entries of one append: more than the order ever puts into one.
+const ENTRIES_MAX: usize = 4096;
+
+/// The contents of a parcel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// A record, with the first piece of its payload; `more` further pieces follow.
+    Record {
+        /// Its position.
+        position: Position,
+        /// The replicated part.
+        bytes: Vec<u8>,
+        /// Pieces of the payload in the parcels behind this one.
+        more: u8,
+    },
+    /// The next piece of the last record's payload.
+    Piece,
+    /// A message of the order.
+    Message {
+        /// The replica that says it.
+        from: ReplicaId,
+        /// The index up to which all replicas have the records, as far as it knows.
+        everyone: Index,
+        /// The message.
+        message: Message,
+    },
+}
+
+const RECORD: u8 = 1;
+const PIECE: u8 = 2;
+const MESSAGE: u8 = 3;
+
+/// Appends a parcel's body.
+pub fn put_told(out: &mut Vec<u8>, told: &Told) {
+    let mut writer = Writer(out);
+    match told {
+        Told::Record { position, bytes, more } => {
+            writer.u8(RECORD).u8(*more);
+            put_position(&mut writer, *position);
+            writer.u32(bytes.len() as u32).bytes(bytes);
+        }
+        Told::Piece => drop(writer.u8(PIECE)),
+        Told::Message { from, everyone, message } => {
+            writer.u8(MESSAGE).u64(from.0).u64(everyone.0).u64(message.term.0);
+            let Spell { epoch, number } = message.under.unwrap_or(Spell { epoch: Epoch(0), number: 0 });
+            writer.u8(u8::from(message.under.is_some())).u64(epoch.0).u64(number);
+            put_body(&mut writer, &message.body);
+        }
+    }
+}
+
+/// Reads a parcel's body. Errors: `Corrupt`.
+pub fn take_told(bytes: &[u8]) -> Result<Told> {
+    let mut reader = Reader::new(bytes);
+    let told = match reader.u8()? {
+        RECORD => {
+            let (more, position) = (reader.u8()?, take_position(&mut reader)?);
+            let length = reader.u32()? as usize;
+            Told::Record { position, bytes: reader.bytes(length)?.to_vec(), more }
+        }
+        PIECE => Told::Piece,
+        MESSAGE => {
+            let (from, everyone, term) = (ReplicaId(reader.u64()?), Index(reader.u64()?), Term(reader.u64()?));
+            let is_under = take_flag(&mut reader)?;
+            let spell = Spell { epoch: Epoch(reader.u64()?), number: reader.u64()? };
+            let body = take_body(&mut reader)?;
+            Told::Message { from, everyone, message: Message { term, under: is_under.then_some(spell), body } }
+        }
+        _ => return Err(corrupt("a replica tells something unknown")),
+    };
+    if !reader.is_empty() {
+        return Err(corrupt("a replica's message has bytes after its end"));
+    }
+    Ok(told)
+}
+
+fn put_position(writer: &mut Writer<'_>, position: Position) {
+    writer.u64(position.index.0).u64(position.term.0);
+}
+
+fn take_position(reader: &mut Reader<'_>) -> Result<Position> {
+    Ok(Position { index: Index(reader.u64()?), term: Term(reader.u64()?) })
+}
+
+fn take_flag(reader: &mut Reader<'_>) -> Result<bool> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(corrupt("a flag is neither set nor clear")),
+    }
+}
+
+fn put_stage(writer: &mut Writer<'_>, stage: Stage) {
+    writer.u8(u8::from(stage == Stage::Vote));
+}
+
+fn take_stage(reader: &mut Reader<'_>) -> Result<Stage> {
+    Ok(if take_flag(reader)? { Stage::Vote } else { Stage::Ask })
+}
+
+fn put_body(writer: &mut Writer<'_>, body: &Body) {
+    match body {
+        Body::Append { number, previous, commit, entries } => {
+            writer.u8(0).u64(number.0);
+            put_position(writer, *previous);
+            writer.u64(commit.0).u32(entries.len() as u32);
+            for Entry { term, shadow } in entries {
+                writer.u64(term.0).u32(shadow.length).u32(shadow.crc).u8(shadow.kind);
+            }
+        }
+        Body::Appended { number, index, commit } => drop(writer.u8(1).u64(number.0).u64(index.0).u64(commit.0)),
+        Body::Refused { number, index, hint, commit } => {
+            writer.u8(2).u64(number.0).u64(index.0);
+            put_position(writer, *hint);
+            writer.u64(commit.0);
+        }
+        Body::Vote { stage, last, commit, released } => {
+            writer.u8(3);
+            put_stage(writer, *stage);
+            put_position(writer, *last);
+            put_position(writer, *commit);
+            writer.u8(u8::from(*released));
+        }
+        Body::Voted { stage, granted, commit } => {
+            writer.u8(4);
+            put_stage(writer, *stage);
+            writer.u8(u8::from(*granted));
+            put_position(writer, *commit);
+        }
+        Body::Release => drop(writer.u8(5)),
+    }
+}
+
+fn take_body(reader: &mut Reader<'_>) -> Result<Body> {
+    Ok(match reader.u8()? {
+        0 => {
+            let (number, previous, commit) = (Number(reader.u64()?), take_position(reader)?, Index(reader.u64()?));
+            let count = reader.u32()? as usize;
+            if count > ENTRIES_MAX {
+                return Err(corrupt("an append has more entries than one may have"));
+            }
+            let entry = |reader: &mut Reader<'_>| {
+                let term = Term(reader.u64()?);
+                let shadow = Shadow { length: reader.u32()?, crc: reader.u32()?, kind: reader.u8()? };
+                Ok(Entry { term, shadow })
+            };
+            let entries = (0..count).map(|_| entry(reader)).collect::<Result<_>>()?;
+            Body::Append { number, previous, commit, entries }
+        }
+        1 => {
+            Body::Appended { number: Number(reader.u64()?), index: Index(reader.u64()?), commit: Index(reader.u64()?) }
+        }
+        2 => Body::Refused {
+            number: Number(reader.u64()?),
+            index: Index(reader.u64()?),
+            hint: take_position(reader)?,
+            commit: Index(reader.u64()?),
+        },
+        3 => Body::Vote {
+            stage: take_stage(reader)?,
+            last: take_position(reader)?,
+            commit: take_position(reader)?,
+            released: take_flag(reader)?,
+        },
+        4 => Body::Voted { stage: take_stage(reader)?, granted: take_flag(reader)?, commit: take_position(reader)? },
+        5 => Body::Release,
+        _ => return Err(corrupt("a replica's message is of an unknown kind")),
+    })
+}
+
+/// A pulse between two bricks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pulse {
+    /// A question for support.
+    Ask(Ask),
+    /// The answer to one.
+    Answer(Answer),
+}
+
+fn put_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
+    writer.u64(stamp.epoch.0).u64(stamp.at);
+}
+
+fn take_stamp(reader: &mut Reader<'_>) -> Result<Stamp> {
+    Ok(Stamp { epoch: Epoch(reader.u64()?), at: reader.u64()? })
+}
+
+/// The bytes of a pulse.
+pub fn pulse_bytes(pulse: &Pulse) -> Vec<u8> {
+    let mut out = Vec::with_capacity(48);
+    let mut writer = Writer(&mut out);
+    match pulse {
+        Pulse::Ask(Ask { asked, wish, seen }) => {
+            let wish = match wish {
+                Wish::Support => 0,
+                Wish::Nothing => 1,
+                Wish::Freedom => 2,
+            };
+            writer.u8(0).u8(wish);
+            put_stamp(&mut writer, *asked);
+            writer.u8(u8::from(seen.is_some()));
+            put_stamp(&mut writer, seen.unwrap_or(Stamp { epoch: Epoch(0), at: 0 }));
+        }
+        Pulse::Answer(Answer { asked, answered, spell }) => {
+            writer.u8(1);
+            put_stamp(&mut writer, *asked);
+            put_stamp(&mut writer, *answered);
+            writer.u8(u8::from(spell.is_some())).u64(spell.unwrap_or(0));
+        }
+    }
+    out
+}
+
+/// Reads a pulse. Errors: `Corrupt`.
+pub fn take_pulse(bytes: &[u8]) -> Result<Pulse> {
+    let mut reader = Reader::new(bytes);
+    let pulse = match reader.u8()? {
+        0 => {
+            let wish = match reader.u8()? {
+                0 => Wish::Support,
+                1 => Wish::Nothing,
+                2 => Wish::Freedom,
+                _ => return Err(corrupt("a brick asks for something unknown")),
+            };
+            let asked = take_stamp(&mut reader)?;
+            let (has_seen, seen) = (take_flag(&mut reader)?, take_stamp(&mut reader)?);
+            Pulse::Ask(Ask { asked, wish, seen: has_seen.then_some(seen) })
+        }
+        1 => {
+            let (asked, answered) = (take_stamp(&mut reader)?, take_stamp(&mut reader)?);
+            let (is_granted, spell) = (take_flag(&mut reader)?, reader.u64()?);
+            Pulse::Answer(Answer { asked, answered, spell: is_granted.then_some(spell) })
+        }
+        _ => return Err(corrupt("a pulse is neither a question nor an answer")),
+    };
+    if reader.is_empty() { Ok(pulse) } else { Err(corrupt("a pulse has bytes after its end")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages() -> Vec<Message> {
+        let position = |number: u64| Position { index: Index(number), term: Term(number / 2) };
+        let shadow = Shadow { length: 7, crc: 8, kind: 9 };
+        let entries = vec![Entry { term: Term(3), shadow }, Entry { term: Term(4), shadow: Shadow::TERM }];
+        let (number, index, commit) = (Number(5), Index(6), Index(4));
+        let under = Some(Spell { epoch: Epoch(11), number: 12 });
+        let bodies = [
+            Body::Append { number, previous: position(9), commit, entries },
+            Body::Append { number, previous: position(0), commit, entries: Vec::new() },
+            Body::Appended { number, index, commit },
+            Body::Refused { number, index, hint: position(3), commit },
+            Body::Vote { stage: Stage::Ask, last: position(20), commit: position(18), released: false },
+            Body::Vote { stage: Stage::Vote, last: position(20), commit: position(18), released: true },
+            Body::Voted { stage: Stage::Vote, granted: true, commit: position(2) },
+            Body::Release,
+        ];
+        let of = |(at, body)| Message { term: Term(21), under: under.filter(|_| at % 2 == 0), body };
+        bodies.into_iter().enumerate().map(of).collect()
+    }
+
+    #[test]
+    fn what_is_told_is_read_again_and_nothing_shorter_or_longer() {
+        let mut all: Vec<_> = messages()
+            .into_iter()
+            .map(|message| Told::Message { from: ReplicaId(3), everyone: Index(2), message })
+            .collect();
+        let position = Position { index: Index(1 << 40), term: Term(2) };
+        all.extend([Told::Record { position, bytes: vec![1, 2, 3], more: 2 }, Told::Piece]);
+        for told in all {
+            let mut bytes = Vec::new();
+            put_told(&mut bytes, &told);
+            assert_eq!(take_told(&bytes), Ok(told.clone()));
+            for length in 0..bytes.len() {
+                assert!(take_told(&bytes[..length]).is_err(), "{told:?} cut to {length}");
+            }
+            bytes.push(0);
+            assert!(take_told(&bytes).is_err(), "{told:?} with another byte");
+        }
+    }
+
+    #[test]
+    fn pulses_are_read_again() {
+        let stamp = |at| Stamp { epoch: Epoch(3), at };
+        let asks = [Wish::Support, Wish::Nothing, Wish::Freedom];
+        let asks = asks.map(|wish| Pulse::Ask(Ask { asked: stamp(8), wish, seen: Some(stamp(5)) }));
+        let answer = |spell| Pulse::Answer(Answer { asked: stamp(1), answered: stamp(2), spell });
+        let answers = [None, Some(4)].map(answer);
+        for pulse in asks.into_iter().chain(answers) {
+            let bytes = pulse_bytes(&pulse);
+            assert_eq!(take_pulse(&bytes), Ok(pulse));
+            (0..bytes.len()).for_each(|length| assert!(take_pulse(&bytes[..length]).is_err()));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A brick's replica of a group, as values: what is ordered and not done yet, the records that are kept, the role. It is part of the
+//! group's state, under the same lock.
+//!
+//! Absent by design: the log, the other bricks, and tasks (`replication`).
+
+pub mod codec;
+pub(crate) mod kept;
+
+use base::{Error, Index, Kind, ReplicaId, Result, Term};
+use kept::{Carried, KeptRecords, shadow_of};
+use order_raft::support::BrickId;
+use order_raft::{Effects, HardState, Member, Message, Order, Position, Record, Role, TermRuns, Ticket};
+use runtime::Slice;
+use runtime::seeded::{Bug, active};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use store::format::values::Promise;
+
+/// Records of a brick that wait for the message that names them, per group: more than one append names.
+const STASHED_MAX: usize = 4096;
+
+/// Something that the order wants done, in turn.
+pub(crate) enum Todo {
+    Vote(Term, Option<ReplicaId>),
+    Void(Index),
+    Append(Record, Option<Stashed>),
+    Ticket(Ticket),
+    Send(ReplicaId, order_raft::Message),
+    Committed,
+    Role(Term, Role),
+    Old(order_raft::Old),
+}
+
+/// A record that another brick has sent, before the order has taken it.
+pub(crate) struct Stashed {
+    pub from: BrickId,
+    pub position: Position,
+    pub bytes: Arc<[u8]>,
+    /// The pieces of the payload, and the checksums of their blocks.
+    pub slices: Vec<Slice>,
+    pub crcs: Vec<u32>,
+    /// Pieces that are still to come.
+    pub more: u8,
+    /// A large payload's places, once it has been placed.
+    pub tickets: Vec<store::bulk::Ticket>,
+}
+
+/// A brick's replica of a group. It is part of the group's state, under the same lock.
+pub(crate) struct Replica {
+    pub order: Order,
+    pub kept: KeptRecords,
+    /// Work that is still to be done: there is some only while the log has no room.
+    pub todo: VecDeque<Todo>,
+    /// Batches of the log after which the order is told.
+    pub tickets: VecDeque<(u64, Ticket)>,
+    /// The last batch of the log with something of this group.
+    pub batch: u64,
+    /// The term and vote as the log has them.
+    pub promise: Promise,
+    pub stash: Vec<Stashed>,
+    /// The term that this replica leads in, and the record whose commit begins its service.
+    pub leads: Option<(Term, Index)>,
+    /// The term in which this replica serves.
+    pub serves: Option<Term>,
+    /// No change is ordered for a moment: a checkpoint waits until all that was ordered is committed.
+    pub paused: bool,
+    /// The first void record of each term in which this replica has led and ordered some.
+    pub voided: BTreeMap<Term, Index>,
+    /// The overlay holds void records.
+    pub rebuilds: bool,
+    /// The time at which this replica campaigns if nobody leads until then.
+    pub campaigns_ns: Option<u64>,
+    /// Followers don't know the latest commit index.
+    pub nudges: bool,
+    pub rebuilt: u64,
+    /// The last record that the index includes.
+    pub included: Index,
+    /// Every replica has the records up to this one, as far as was heard.
+    pub everyone: Index,
+    /// Times that a follower was found to need what is no longer kept, or to have lost what it had acknowledged.
+    pub needs_heal: u64,
+}
+
+/// The state of a record that somebody waits for.
+pub(crate) enum Fate {
+    Committed,
+    /// It may become committed.
+    Open,
+    /// This replica does not know.
+    Elsewhere,
+}
+
+impl Replica {
+    /// A replica as its log was found. `applied`: what the index includes.
+    pub fn open(me: &Member, members: &[Member], promise: Promise, applied: Position, kept: KeptRecords) -> Replica {
+        // The first record that is kept says what the term before the second one is.
+        let (first, mut positions) = (kept.first(), kept.positions());
+        let before = if first > applied.index { Some(applied) } else { positions.next() };
+        let mut runs = TermRuns::new(before.unwrap_or(applied));
+        positions.for_each(|position| runs.push(position));
+        let hard = HardState { term: promise.term, vote: promise.voted_for, commit: applied.index };
+        Replica {
+            order: Order::open(me.replica, members, hard, runs),
+            kept,
+            todo: VecDeque::new(),
+            tickets: VecDeque::new(),
+            batch: 0,
+            promise,
+            stash: Vec::new(),
+            leads: None,
+            serves: None,
+            paused: false,
+            voided: BTreeMap::new(),
+            rebuilds: false,
+            campaigns_ns: None,
+            nudges: false,
+            included: applied.index,
+            everyone: Index(0),
+            needs_heal: 0,
+            rebuilt: 0,
+        }
+    }
+    /// The term in which this replica serves. Errors: `Elsewhere`.
+    pub fn serves(&self) -> Result<Term> {
+        let serves = self.serves.filter(|term| *term == self.order.term() && self.order.is_leader());
+        serves.ok_or_else(elsewhere)
+    }
+    /// Refuses to order a change. Errors: `Elsewhere`; `Busy` if the log has no room.
+    pub fn may_order(&self) -> Result<()> {
+        self.serves()?;
+        match self.paused || !self.todo.is_empty() {
+            true => Err(Error::new(Kind::Busy, "the group's earlier records come first")),
+            false => Ok(()),
+        }
+    }
+    /// The index up to which every replica has the records, as far as this one knows.
+    pub fn everyone(&mut self) -> Index {
+        self.everyone = self.everyone.max(self.order.acknowledged_by_all());
+        self.everyone
+    }
+    /// The fate of a record that this replica has ordered.
+    pub fn fate(&self, (term, index): (Term, Index)) -> Fate {
+        if self.voided.get(&term).is_some_and(|first| *first <= index) {
+            return Fate::Elsewhere;
+        }
+        match self.order.committed() >= index {
+            true => Fate::Committed,
+            false if active(Bug::CommitUnawaited) => Fate::Committed,
+            false if self.serves == Some(term) => Fate::Open,
+            false => Fate::Elsewhere,
+        }
+    }
+    /// True if all that is applied is committed, and nothing of it is void.
+    pub fn is_settled(&self, applied: Index) -> bool {
+        !self.rebuilds && self.order.committed() >= applied
+    }
+}
+
+/// The refusal of who is no leader.
+pub(crate) fn elsewhere() -> Error {
+    Error::new(Kind::Elsewhere, "another brick leads the group, or will")
+}
+
+impl Replica {
+    /// Takes down what is to be done.
+    pub fn note(&mut self, effects: Effects) {
+        let Effects { vote, void_from, append, ticket, send, commit, role, old, heal, lost } = effects;
+        self.todo.extend(vote.map(|(term, voted_for)| Todo::Vote(term, voted_for)));
+        self.todo.extend(void_from.map(Todo::Void));
+        for record in append {
+            let sent = self.stash.iter().position(|stashed| stashed.position == record.position);
+            let stashed = sent.map(|at| self.stash.swap_remove(at));
+            self.todo.push_back(Todo::Append(record, stashed));
+        }
+        self.todo.extend(ticket.map(Todo::Ticket));
+        self.todo.extend(send.into_iter().map(|(to, message)| Todo::Send(to, message)));
+        self.todo.extend(commit.map(|_| Todo::Committed));
+        self.todo.extend(role.map(|(term, role)| Todo::Role(term, role)));
+        self.todo.extend(old.into_iter().map(Todo::Old));
+        self.needs_heal += (heal.len() + lost.len()) as u64;
+    }
+
+    /// Begins a role. True if the replica served until now.
+    pub fn begin_role(&mut self, term: Term, role: Role) -> bool {
+        if let Role::Leader(from) = role {
+            assert!(from.0 > 0 && term == self.order.term(), "a leader's term begins with a record");
+            self.leads = Some((term, from));
+        }
+        let goes_on = self.serves == Some(term) && matches!(role, Role::Leader(_));
+        let served = self.serves.take_if(|_| !goes_on);
+        self.campaigns_ns = None;
+        served.is_some()
+    }
+
+    /// The tickets of batches up to this one are due: the latest of them.
+    pub fn due(&mut self, durable: u64) -> Option<order_raft::Ticket> {
+        let mut due = None;
+        while let Some((_, ticket)) = self.tickets.front().copied().filter(|(batch, _)| *batch <= durable) {
+            self.tickets.pop_front();
+            assert!(due.is_none_or(|earlier| earlier <= ticket), "tickets become due in order");
+            due = Some(ticket);
+        }
+        self.kept.release(durable);
+        due
+    }
+}
+
+impl Replica {
+    pub fn stash(&mut self, stashed: Stashed) -> Result<()> {
+        if self.stash.len() >= STASHED_MAX {
+            return Err(garbled("records that no message names"));
+        }
+        self.stash.push(stashed);
+        Ok(())
+    }
+    /// Refuses an append without the records that it names.
+    pub fn has_all_of(&self, from: BrickId, message: &Message) -> Result<()> {
+        let order_raft::Body::Append { previous, entries, .. } = &message.body else { return Ok(()) };
+        for (number, entry) in (1..).zip(entries) {
+            let position = Position { index: Index(previous.index.0 + number), term: entry.term };
+            let sent = self.stash.iter().find(|stashed| stashed.from == from && stashed.position == position);
+            let sent =
+                sent.filter(|stashed| stashed.more == 0).ok_or_else(|| garbled("an append without its records"))?;
+            let is_term = entry.shadow == order_raft::Shadow::TERM;
+            if !is_term && shadow_of(&sent.bytes) != entry.shadow {
+                return Err(garbled("a record that differs from what its leader ordered"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Carried {
+    /// The blocks of a stash.
+    pub fn of(slices: &[Slice], runs: Vec<store::format::record::Run>) -> Carried {
+        Carried { slices: slices.to_vec(), runs }
+    }
+}
+
+/// The error of who says what no replica says.
+pub(crate) fn garbled(what: &'static str) -> Error {
+    Error::new(
+        Kind::Corrupt,
+        "another brick sends what no replica says: the way to it damages data, or it is of another build",
+    )
+    .with(what)
+}

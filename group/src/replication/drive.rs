@@ -1,0 +1,325 @@
+//! The tasks of a brick with replicas, and what comes from the others.
+
+use super::Replication;
+use crate::replica::codec::{Pulse, Told, pulse_bytes, take_pulse, take_told};
+use crate::replica::kept::maps_of;
+use crate::replica::{Stashed, garbled};
+use crate::state::State;
+use crate::{Group, Groups};
+use base::limits::BULK_BYTES_MIN;
+use base::{Index, Kind, Result, Sync};
+use order_raft::support::{ASK_EVERY_NS, BrickId};
+use order_raft::{Message, Moment};
+use runtime::net::Address;
+use std::sync::Arc;
+use wire::peer::{Me, Parcel, PeerId, PeerService, Peers, Trust};
+
+/// The pause between looks at what is due: elections, and what followers were not told.
+const LOOK_NS: u64 = 20_000_000;
+/// The longest time by which a campaign is put off, so that replicas seldom ask for votes at the same time.
+const JITTER_NS: u64 = 150_000_000;
+/// The pause before a message that the brick had no room for is tried again.
+const AGAIN_NS: u64 = 50_000_000;
+
+impl Groups {
+    /// Starts the tasks of a brick with replicas.
+    pub(crate) fn start_replication(self: &Arc<Groups>) {
+        let runtime = &self.store().runtime;
+        let there = self.clone();
+        runtime.spawn(0, move || there.run_applying());
+        let there = self.clone();
+        runtime.spawn(0, move || there.run_durable());
+        let there = self.clone();
+        runtime.spawn(0, move || there.run_looking());
+        let there = self.clone();
+        runtime.spawn(0, move || there.run_stuck());
+        for at in 0..self.replication().others.len() {
+            let there = self.clone();
+            runtime.spawn(0, move || there.run_way(at));
+        }
+    }
+
+    /// Tells groups what the log has made durable. Ends when the groups close, or with the log.
+    async fn run_durable(self: Arc<Groups>) {
+        let (log, replication) = (&self.store().log, self.replication());
+        loop {
+            let ticket = replication.waiting_came.ticket();
+            if self.is_closing() {
+                return;
+            }
+            let next = replication.waiting.lock().front().copied();
+            let Some((batch, _)) = next else {
+                replication.waiting_came.after(ticket).await;
+                continue;
+            };
+            if log.wait(batch, Sync::Data, None).await.is_err() {
+                // The brick promises nothing any more (rule U4). Others lead its groups from now on.
+                return;
+            }
+            let durable = log.positions().durable;
+            assert!(durable >= batch, "batch {batch} is durable");
+            let mut due: Vec<_> = {
+                let mut waiting = replication.waiting.lock();
+                let count = waiting.partition_point(|(batch, _)| *batch <= durable);
+                waiting.drain(..count).map(|(_, group)| group).collect()
+            };
+            due.sort_unstable();
+            due.dedup();
+            for number in due {
+                let mut state = self.state(number).state.lock();
+                if let Some(ticket) = state.replica().due(durable) {
+                    state.replica().order.persisted(ticket);
+                    self.carry_out(&mut state);
+                }
+            }
+        }
+    }
+
+    /// Has groups go on that the log had no room for.
+    async fn run_stuck(self: Arc<Groups>) {
+        let replication = self.replication();
+        loop {
+            let (stuck, room) = (replication.stuck_came.ticket(), self.store().log.segment_came.ticket());
+            if self.is_closing() {
+                return;
+            }
+            let groups = std::mem::take(&mut *replication.stuck.lock());
+            if groups.is_empty() {
+                replication.stuck_came.after(stuck).await;
+                continue;
+            }
+            for number in &groups {
+                self.work_off(&mut self.state(*number).state.lock());
+            }
+            if replication.stuck.lock().is_empty() {
+                continue;
+            }
+            if self.wait_for_segment(room).await.is_err() {
+                self.store().runtime.clock.sleep(LOOK_NS).await;
+            }
+        }
+    }
+
+    /// Asks for support, begins elections, and tells followers what is committed.
+    async fn run_looking(self: Arc<Groups>) {
+        let clock = self.store().runtime.clock.clone();
+        let mut ask_ns = 0;
+        while !self.is_closing() {
+            let now = clock.now_ns();
+            if now >= ask_ns {
+                ask_ns = now + ASK_EVERY_NS;
+                self.ask_for_support(now);
+            }
+            for group in self.states() {
+                self.look_at(group, now);
+            }
+            clock.sleep(LOOK_NS).await;
+        }
+    }
+
+    fn ask_for_support(&self, now: u64) {
+        let replication = self.replication();
+        // A log that has failed takes no records: its brick leads nothing (rules U4, P6).
+        if self.store().log.failed().is_some() {
+            return;
+        }
+        for member in &replication.others {
+            let ask = replication.supports.lock().ask(member.brick, None, now);
+            replication.pulse(member.brick, &Pulse::Ask(ask));
+        }
+    }
+
+    fn look_at(&self, group: &Group, now: u64) {
+        let mut state = group.state.lock();
+        let replication = self.replication();
+        let (lacks, leads_alone) = {
+            let supports = replication.supports.lock();
+            let moment = Moment { supports: &supports, now };
+            let order = &state.replica().order;
+            (order.lacks_leader(moment), order.has_lease(moment))
+        };
+        let replica = state.replica();
+        if !lacks {
+            replica.campaigns_ns = None;
+            if replica.order.is_leader() && (replica.nudges || !leads_alone) {
+                replica.nudges = false;
+                replica.order.nudge();
+                self.carry_out(&mut state);
+            }
+            return;
+        }
+        let jitter = self.store().runtime.random.next_u64() % JITTER_NS;
+        let due = *replica.campaigns_ns.get_or_insert(now + jitter);
+        if now >= due {
+            replica.campaigns_ns = Some(now + 10 * JITTER_NS + jitter);
+            self.with_order(&mut state, |order, moment| order.campaign(moment));
+        }
+    }
+
+    /// Connects to the other bricks of `addresses`, and listens for them. `trust`: None where nobody else can connect. Errors: those of
+    /// `Net::listen`.
+    pub fn reach_others(
+        self: &Arc<Groups>,
+        cluster: [u8; 16],
+        listen: &Address,
+        addresses: Vec<(BrickId, Address)>,
+        trust: Option<Trust>,
+    ) -> Result<()> {
+        let id = PeerId(self.replication().me.brick.0);
+        let me = Me { id, cluster, epoch: self.store().epoch };
+        let addresses = addresses.into_iter().map(|(brick, address)| (PeerId(brick.0), address)).collect();
+        let peers = Peers::start(&self.store().runtime, self.clone(), me, Some(listen), addresses, trust)?;
+        assert!(self.replication().peers.set(Arc::downgrade(&peers)).is_ok(), "a brick connects to the others once");
+        Ok(())
+    }
+
+    /// A pulse of another brick has come. Errors: `Corrupt`.
+    fn pulsed(&self, from: BrickId, bytes: &[u8]) -> Result<()> {
+        let now = self.store().runtime.clock.now_ns();
+        let replication = self.replication();
+        if replication.position(from).is_none() {
+            return Ok(());
+        }
+        match take_pulse(bytes)? {
+            Pulse::Ask(ask) => {
+                let answer = replication.supports.lock().asked(from, ask, now);
+                if let Some(answer) = answer {
+                    replication.pulse(from, &Pulse::Answer(answer));
+                }
+            }
+            Pulse::Answer(answer) => replication.supports.lock().answered(from, answer, now),
+        }
+        Ok(())
+    }
+
+    /// Notes that messages to another brick arrive from now on; of those before, and of that one's, some may be lost.
+    fn reconnected(&self, brick: BrickId) {
+        let Some(at) = self.replication().position(brick) else { return };
+        let replica = self.replication().others[at].replica;
+        for group in self.states() {
+            let mut state = group.state.lock();
+            state.replica().stash.retain(|stashed| stashed.from != brick);
+            state.replica().order.reconnected(replica);
+            self.carry_out(&mut state);
+        }
+    }
+
+    /// A parcel of another brick has come. They are given one after the other, in their order. Errors: `Corrupt` for one that no
+    /// replica sends: the connection is not to be trusted; those of the device, for a large payload.
+    async fn parcel_came(&self, from: BrickId, parcel: &Parcel) -> Result<()> {
+        let Some(at) = self.replication().position(from) else { return Ok(()) };
+        let Some(group) = self.hosted(parcel.group) else { return Ok(()) };
+        match take_told(&parcel.body)? {
+            Told::Record { position, bytes, more } => {
+                let (crcs, slices) = (parcel.sums.crcs().to_vec(), parcel.payload.clone());
+                let (bytes, tickets) = (Arc::from(bytes), Vec::new());
+                let stashed = Stashed { from, position, bytes, slices, crcs, more, tickets };
+                if stashed.more == 0 {
+                    check(group, &stashed)?;
+                }
+                group.state.lock().replica().stash(stashed)
+            }
+            Told::Piece => {
+                let mut state = group.state.lock();
+                let last = state.replica().stash.iter_mut().rev().find(|stashed| stashed.from == from);
+                let last = last.filter(|last| last.more > 0).ok_or_else(|| garbled("a piece of no payload"))?;
+                last.crcs.extend_from_slice(parcel.sums.crcs());
+                last.slices.extend(parcel.payload.iter().cloned());
+                last.more -= 1;
+                if last.more == 0 { check(group, last) } else { Ok(()) }
+            }
+            Told::Message { from: replica, everyone, message } if self.replication().others[at].replica == replica => {
+                self.place_stashed(group, from).await?;
+                self.message_came(group, from, everyone, message)
+            }
+            Told::Message { .. } => Err(garbled("a brick speaks for another one")),
+        }
+    }
+
+    /// Places the large payloads that a brick has sent.
+    async fn place_stashed(&self, group: &Group, from: BrickId) -> Result<()> {
+        let is_large = |stashed: &Stashed| {
+            let bytes: usize = stashed.slices.iter().map(|slice| slice.len()).sum();
+            stashed.from == from && bytes >= BULK_BYTES_MIN && stashed.tickets.is_empty()
+        };
+        loop {
+            let found = {
+                let mut state = group.state.lock();
+                let stash = &mut state.replica().stash;
+                stash.iter().position(is_large).map(|at| stash.swap_remove(at))
+            };
+            let Some(mut stashed) = found else { return Ok(()) };
+            assert!(stashed.more == 0 || stashed.from == from, "one brick's records come one after the other");
+            for slice in &stashed.slices {
+                let begun = self.store().bulk.begin(slice.clone(), false).await?;
+                stashed.tickets.push(self.store().bulk.end(begun).await?);
+            }
+            group.state.lock().replica().stash(stashed)?;
+        }
+    }
+
+    fn message_came(&self, group: &Group, from: BrickId, everyone: Index, message: Message) -> Result<()> {
+        let mut state = group.state.lock();
+        let at = self.replication().position(from).expect("it was looked up before");
+        let sender = self.replication().others[at].replica;
+        let replica = state.replica();
+        replica.has_all_of(from, &message)?;
+        replica.everyone = replica.everyone.max(everyone);
+        self.with_order(&mut state, |order, moment| order.receive(sender, message, moment));
+        self.drop_stashed(&mut state, from);
+        Ok(())
+    }
+
+    /// Drops what a brick sent and the order did not take.
+    fn drop_stashed(&self, state: &mut State, from: BrickId) {
+        let stash = &mut state.replica().stash;
+        let unused: Vec<_> = stash.extract_if(.., |stashed| stashed.from == from).collect();
+        let tickets = unused.into_iter().flat_map(|stashed| stashed.tickets);
+        tickets.for_each(|ticket| self.store().bulk.close(ticket));
+    }
+}
+
+impl PeerService for Groups {
+    fn connected(&self, peer: PeerId, _epoch: u64) {
+        self.reconnected(BrickId(peer.0));
+    }
+    fn disconnected(&self, _peer: PeerId) {}
+    fn pulse(&self, peer: PeerId, body: &[u8]) {
+        // One that nobody says is worth no more than one that was lost.
+        let _ = self.pulsed(BrickId(peer.0), body);
+    }
+    async fn parcel(&self, peer: PeerId, parcel: Parcel) {
+        // What the brick has no room for now it may have later. What makes no sense is dropped: the order goes on from the next connection.
+        while let Err(error) = self.parcel_came(BrickId(peer.0), &parcel).await {
+            if error.kind == Kind::Corrupt || self.store().log.failed().is_some() || self.is_closing() {
+                if let Some(group) = self.hosted(parcel.group) {
+                    group.state.lock().replica().needs_heal += 1;
+                }
+                return;
+            }
+            self.store().runtime.clock.sleep(AGAIN_NS).await;
+        }
+    }
+}
+
+impl Replication {
+    fn pulse(&self, to: BrickId, pulse: &Pulse) {
+        if let Some(peers) = self.peers() {
+            peers.pulse(PeerId(to.0), &pulse_bytes(pulse));
+        }
+    }
+}
+
+/// Refuses a record that is not what it says it is, or whose payload is not what it says it has.
+fn check(group: &Group, stashed: &Stashed) -> Result<()> {
+    let record = store::format::record::decode_record(&stashed.bytes)?;
+    if (record.group, record.index, record.term) != (group.number, stashed.position.index, stashed.position.term) {
+        return Err(garbled("a record of another place in the order"));
+    }
+    // The connection has compared the blocks with the checksums that came with them.
+    let crcs = maps_of(&record.edits).flat_map(|described| described.crcs);
+    match crcs.eq(&stashed.crcs) {
+        true => Ok(()),
+        false => Err(garbled("a payload that is not its record's")),
+    }
+}

@@ -1,0 +1,78 @@
+//! A brick's replicas as its log has them at a start.
+
+use super::Replication;
+use crate::hosted::Hosted;
+use crate::replica::Replica;
+use crate::replica::kept::{Carried, Kept, KeptRecords, shadow_of};
+use base::{Edit, Error, GroupId, Index, Kind, Result};
+use order_raft::{Position, Shadow};
+use runtime::Tasks;
+use runtime::tasks::run_blocking;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::format::record::{Head, Record, Run, Vote, encode_replicated};
+use store::format::values::Promise;
+use store::format::{keys, values};
+use store::index::Index as Engine;
+
+/// The records of a group that its index does not have, and its last vote.
+#[derive(Default)]
+pub(crate) struct FoundReplica {
+    kept: Option<KeptRecords>,
+    promise: Option<Promise>,
+}
+
+impl FoundReplica {
+    /// Takes a record that the log has, be it in the index already: a follower may lack it. One at an index that was there already takes
+    /// its place (rule L6: replay goes by what was written last). Errors: `Corrupt`.
+    pub fn find(&mut self, record: Record, runs: Vec<Run>, batch: u64) -> Result<()> {
+        let before = Index(record.index.0.saturating_sub(1));
+        let kept = self.kept.get_or_insert_with(|| KeptRecords::after(before));
+        if record.index < kept.first() {
+            *kept = KeptRecords::after(before);
+        }
+        if record.index.0 > kept.last().0 + 1 {
+            let error = Error::new(Kind::Corrupt, "a record is missing from a group's order");
+            return Err(error.with(format!("group {}: {} after {}", record.group, record.index, kept.last())));
+        }
+        let Record { group, term, index, volume, session, request, outcome, edits } = record;
+        let mut bytes = Vec::with_capacity(256);
+        encode_replicated(&mut bytes, &Head { group, term, index, volume, session, request, outcome }, &edits);
+        let shadow = if matches!(edits[..], [Edit::Term { .. }]) { Shadow::TERM } else { shadow_of(&bytes) };
+        let (position, payload) = (Position { index, term }, Carried { slices: Vec::new(), runs });
+        kept.push(Kept { position, shadow, bytes: Arc::from(bytes), payload, batch });
+        Ok(())
+    }
+    /// Takes a vote.
+    pub fn vote(&mut self, vote: &Vote) {
+        self.promise = Some(Promise { term: vote.term, voted_for: vote.voted_for });
+    }
+}
+
+impl Replication {
+    /// Gives each group its replica. Errors: the index's.
+    pub async fn begin(
+        &self,
+        hosted: &Hosted,
+        index: Arc<dyn Engine>,
+        mut found: BTreeMap<GroupId, FoundReplica>,
+        tasks: &dyn Tasks,
+    ) -> Result<()> {
+        let members: Vec<_> = std::iter::once(self.me).chain(self.others.iter().copied()).collect();
+        for group in hosted.all() {
+            let (number, index) = (group.number, index.clone());
+            let read = move || index.get(&keys::promise(number));
+            let row = run_blocking(tasks, read).await?;
+            let before = row.map_or(Ok(Promise::default()), |row| values::decode_promise(&row))?;
+            let FoundReplica { kept, promise } = found.remove(&number).unwrap_or_default();
+            let mut state = group.state.lock();
+            let applied = Position { index: state.row.applied, term: state.row.term };
+            let kept = kept.filter(|kept| kept.last() >= applied.index && kept.first().0 <= applied.index.0 + 1);
+            let kept = kept.unwrap_or_else(|| KeptRecords::after(applied.index));
+            assert!(kept.last() >= applied.index, "what the index has is kept, or before what is");
+            let promise = promise.filter(|promise| promise.term >= before.term).unwrap_or(before);
+            state.replica = Some(Box::new(Replica::open(&self.me, &members, promise, applied, kept)));
+        }
+        Ok(())
+    }
+}

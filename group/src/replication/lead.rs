@@ -1,0 +1,170 @@
+//! The leader's side: changes become records of the group's order, and answers wait until what they tell of is committed (rules P1, P20).
+
+use crate::replica::kept::{Carried, Kept, shadow_of};
+use crate::replica::{Fate, elsewhere};
+use crate::state::State;
+use crate::{Answer, Groups, Position};
+use base::{GroupId, Index, Op, ReplicaId, Result, Term};
+use order_raft::Moment;
+use runtime::seeded::{Bug, active};
+use runtime::{Buf, Slice};
+use std::sync::Arc;
+use store::format::record::{Head, Run};
+use store::log::Ordered;
+use wire::Context;
+
+/// The state of a replica, as an operator wants to know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaStatus {
+    /// The term.
+    pub term: Term,
+    /// The replica that leads, if this one knows it.
+    pub leader: Option<ReplicaId>,
+    /// The last record in its log.
+    pub last: Index,
+    /// The last one that it knows to be committed.
+    pub committed: Index,
+    /// The last one that its state has.
+    pub applied: Index,
+    /// Things that wait for room in its log.
+    pub waits: usize,
+    /// Times that this process has built the group's state again, because a leader before had ordered what is void.
+    pub rebuilt: u64,
+    /// Times that a follower was found to need what is no longer kept, or a message had to be dropped.
+    pub needs_heal: u64,
+}
+
+impl State {
+    /// Refuses to order a change of a group with replicas here and now. Errors: `Elsewhere`; `Busy` if the log has no room.
+    #[cold]
+    pub fn may_order(&self) -> Result<()> {
+        self.replica.as_ref().map_or(Ok(()), |replica| replica.may_order())
+    }
+    /// The mark that a record leaves on inodes that it changes, by which a later fsync finds what to wait for.
+    #[inline]
+    pub fn mark(&self, batch: u64, index: Index) -> u64 {
+        if self.replica.is_some() { index.0 } else { batch }
+    }
+    /// The durability that the log is asked for: what replicas are to have must be durable soon, whatever the client asked for.
+    #[inline]
+    pub fn log_sync(&self, sync: base::Sync) -> base::Sync {
+        if self.replica.is_some() { sync.max(base::Sync::Data) } else { sync }
+    }
+}
+
+impl Groups {
+    /// Gives a record that is in this brick's log to the other replicas. Its replicated part is what the state has
+    /// encoded last; its payload lies in `runs`, and is in memory as well, in `slices`, if the log has placed it.
+    #[cold]
+    pub(crate) fn propose(&self, state: &mut State, head: &Head, slices: &[Slice], runs: &[Run], at: &Ordered) {
+        let bytes = Arc::from(&state.encoded[..]);
+        let slices = if at.place.is_some() { slices } else { &[] };
+        self.propose_record(state, head, bytes, Carried::of(slices, runs.to_vec()), at);
+    }
+
+    /// Gives a record with this replicated part to the other replicas.
+    pub(crate) fn propose_record(
+        &self,
+        state: &mut State,
+        head: &Head,
+        bytes: Arc<[u8]>,
+        payload: Carried,
+        at: &Ordered,
+    ) {
+        let replica = state.replica();
+        assert!(head.term == replica.order.term(), "a leader orders in its own term");
+        let (shadow, batch) = (shadow_of(&bytes), at.batch);
+        let index = replica.order.propose(shadow).expect("it was asked before");
+        assert_eq!(index, head.index, "the order and the state count the same records");
+        let position = order_raft::Position { index, term: head.term };
+        replica.batch = batch;
+        replica.kept.push(Kept { position, shadow, bytes, payload, batch });
+        self.carry_out(state);
+    }
+
+    /// Waits until a record of a replicated group is committed. Errors: `Elsewhere` if this replica can't tell.
+    pub(crate) async fn replicated(&self, number: GroupId, record: (Term, Index)) -> Result<()> {
+        let group = self.state(number);
+        loop {
+            let ticket = group.committed.ticket();
+            self.store().log.check()?;
+            match group.state.lock().replica().fate(record) {
+                Fate::Committed => return Ok(()),
+                Fate::Elsewhere => return Err(elsewhere()),
+                Fate::Open => {}
+            }
+            group.committed.after(ticket).await;
+        }
+    }
+
+    /// Waits until the record of an answer is committed. Errors: as `replicated`.
+    pub(crate) async fn replicated_at(&self, position: Option<Position>) -> Result<()> {
+        let Position { group, term, index, .. } = position.expect("who waits has ordered a record");
+        self.replicated(group, (term, index)).await
+    }
+
+    /// Performs an operation of a replicated volume. One that orders nothing is answered once all that it may have seen is committed, and
+    /// while nobody else can lead (rules P4, P20). Errors: `Elsewhere`.
+    pub async fn call_replicated(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
+        let number = crate::change::deciding_group(&op);
+        let term = self.state(number).state.lock().replica().serves()?;
+        let answer = self.call(context, op, data).await;
+        if answer.as_ref().is_ok_and(|answer| answer.position.is_some()) {
+            return answer;
+        }
+        if answer.as_ref().is_err_and(|error| error.kind == base::Kind::Elsewhere) {
+            return answer;
+        }
+        let seen = {
+            let mut state = self.state(number).state.lock();
+            let serves = state.replica().serves()? == term;
+            match serves && (self.has_lease(&mut state) || active(Bug::LeaseUnasked)) {
+                true => state.row.applied,
+                false => return Err(elsewhere()),
+            }
+        };
+        if !active(Bug::ReadUncommitted) {
+            self.replicated(number, (term, seen)).await?;
+        }
+        answer
+    }
+
+    /// True while nobody else can lead a group.
+    fn has_lease(&self, state: &mut State) -> bool {
+        let supports = self.replication().supports.lock();
+        let now = self.store().runtime.clock.now_ns();
+        state.replica().order.has_lease(Moment { supports: &supports, now })
+    }
+    /// True if this brick serves a group, and nobody else can.
+    pub fn serves(&self, number: GroupId) -> bool {
+        self.hosted(number).is_some_and(|group| {
+            let mut state = group.state.lock();
+            state.replica().serves().is_ok() && self.has_lease(&mut state)
+        })
+    }
+    /// The state of this brick's replica of a group; None if the brick has none.
+    pub fn replica_status(&self, number: GroupId) -> Option<ReplicaStatus> {
+        self.replication.as_ref()?;
+        let mut state = self.hosted(number)?.state.lock();
+        let applied = state.row.applied;
+        let replica = state.replica();
+        let (order, waits) = (&replica.order, replica.todo.len());
+        let (term, leader, committed) = (order.term(), order.leader(), order.committed());
+        let (last, rebuilt, needs_heal) = (order.last().index, replica.rebuilt, replica.needs_heal);
+        Some(ReplicaStatus { term, leader, last, committed, applied, waits, rebuilt, needs_heal })
+    }
+    /// Waits until all that this brick has ordered in groups with replicas is committed. Errors: `Elsewhere`.
+    pub(crate) async fn all_replicated(&self) -> Result<()> {
+        for group in self.states() {
+            let last = {
+                let mut state = group.state.lock();
+                let applied = state.row.applied;
+                state.replica().serves().map(|term| (term, applied))
+            };
+            if let Ok(last) = last {
+                self.replicated(group.number, last).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! A group that several bricks have: each change is a record of the group's order, and it is answered once the record is committed,
+//! that is durable on a majority of the bricks (rules P1, P20).
+//!
+//! One replica leads. It orders a change as a brick does that has the group alone: the record enters its log and its overlay at
+//! once. So its overlay may hold what is not committed yet; no answer tells of it before it is. The others append what
+//! they are sent to their logs, and apply it once it is committed. A leader that is deposed may find that records in its overlay are
+//! void: then it builds the group's state again, from the index and the records since the last checkpoint.
+//! No checkpoint takes what is not committed (rule P21).
+//!
+//! Absent by design: the protocol (`order_raft`), and the way to the other bricks (`wire::peer`). Absent so far: changes that
+//! concern several groups, changes of membership, and the healing of a replica that lacks what the others no longer keep.
+
+mod apply;
+mod drive;
+pub(crate) mod found;
+pub(crate) mod lead;
+mod rebuild;
+pub(crate) mod settle;
+mod ship;
+mod work;
+
+pub use lead::ReplicaStatus;
+
+use crate::Groups;
+use crate::state::State;
+use base::GroupId;
+use order_raft::support::{BrickId, Ended, Epoch, Supports};
+use order_raft::{Member, Moment, Order};
+use runtime::{Event, Lock};
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, Weak};
+use store::Store;
+use wire::peer::Peers;
+
+/// The bricks that share the groups of a brick. All groups have the same members.
+#[derive(Clone, Debug)]
+pub struct Replicas {
+    /// This brick.
+    pub me: BrickId,
+    /// The members of every group, this brick's among them.
+    pub members: Vec<Member>,
+    /// The end of the brick's process before this one.
+    pub ended: Ended,
+}
+
+/// The state that a brick with replicas has besides its groups.
+pub(crate) struct Replication {
+    pub me: Member,
+    /// The other members.
+    pub others: Vec<Member>,
+    /// The way to the others, once there is one. Its tasks own it, and it has the groups.
+    pub peers: OnceLock<Weak<Peers<Groups>>>,
+    pub supports: Lock<Supports>,
+    /// Batches of the log that groups wait for, in ascending order.
+    pub waiting: Lock<VecDeque<(u64, GroupId)>>,
+    pub waiting_came: Event,
+    /// Groups that may have something to apply.
+    pub applying: Lock<VecDeque<GroupId>>,
+    pub applying_came: Event,
+    /// Groups that have something for the log, which had no room for it.
+    pub stuck: Lock<Vec<GroupId>>,
+    pub stuck_came: Event,
+    /// The way to each of the others.
+    pub ways: Vec<ship::Way>,
+    /// Cuts of checkpoints that replay may start at.
+    pub cuts: Lock<VecDeque<settle::Cut>>,
+}
+
+impl Replication {
+    pub fn new(store: &Store, replicas: Replicas) -> Replication {
+        let Replicas { me, members, ended } = replicas;
+        let is_me = |member: &&Member| member.brick == me;
+        let mine = *members.iter().find(is_me).expect("a brick with replicas is one of them");
+        let others: Vec<_> = members.into_iter().filter(|member| member.brick != me).collect();
+        assert!(others.iter().all(|other| other.replica != mine.replica), "each brick has a replica of its own");
+        let supports = Supports::open(Epoch(store.epoch), ended, store.runtime.clock.now_ns());
+        Replication {
+            me: mine,
+            ways: others.iter().map(|_| ship::Way::default()).collect(),
+            others,
+            peers: OnceLock::new(),
+            supports: Lock::new("supports", supports),
+            waiting: Lock::new("durable", VecDeque::new()),
+            waiting_came: Event::new(),
+            applying: Lock::new("applying", VecDeque::new()),
+            applying_came: Event::new(),
+            stuck: Lock::new("stuck", Vec::new()),
+            stuck_came: Event::new(),
+            cuts: Lock::new("cuts", VecDeque::from([settle::Cut::first(store)])),
+        }
+    }
+    /// The number among the others of a brick.
+    fn position(&self, brick: BrickId) -> Option<usize> {
+        self.others.iter().position(|member| member.brick == brick)
+    }
+    /// Ends the connections, and wakes all tasks, so that they see that the groups close.
+    pub fn end(&self) {
+        self.peers().inspect(|peers| peers.stop());
+        [&self.waiting_came, &self.applying_came, &self.stuck_came].into_iter().for_each(Event::notify);
+        self.ways.iter().for_each(ship::Way::wake);
+    }
+    fn peers(&self) -> Option<Arc<Peers<Groups>>> {
+        self.peers.get()?.upgrade()
+    }
+    /// Has the applying task look at a group.
+    pub fn wake(&self, group: GroupId) {
+        let mut applying = self.applying.lock();
+        if !applying.contains(&group) {
+            applying.push_back(group);
+        }
+        drop(applying);
+        self.applying_came.notify();
+    }
+}
+
+impl Groups {
+    /// The brick's part in replication. Called for groups that have replicas.
+    pub(crate) fn replication(&self) -> &Replication {
+        self.replication.as_ref().expect("only bricks with replicas are asked for them")
+    }
+    /// Calls the order with the brick's support as it is now, and does what it wants.
+    pub(crate) fn with_order<T>(&self, state: &mut State, call: impl FnOnce(&mut Order, Moment<'_>) -> T) -> T {
+        let now = self.store().runtime.clock.now_ns();
+        let done = {
+            let supports = self.replication().supports.lock();
+            call(&mut state.replica().order, Moment { supports: &supports, now })
+        };
+        self.carry_out(state);
+        done
+    }
+}

@@ -1,0 +1,42 @@
+//! Building a group's state again, when records that its overlay has applied are void: the overlay is dropped, and what the index
+//! says is followed by the records since the last checkpoint, as at a start.
+
+use crate::state::State;
+use crate::state::rows::Rows;
+use crate::{Group, Groups};
+use base::{Result, Sync};
+use runtime::tasks::run_blocking;
+use std::sync::atomic::Ordering;
+
+impl Groups {
+    /// Builds a group's state again. The applying task does it, which then applies the records.
+    pub(super) async fn rebuild(&self, group: &Group) -> Result<()> {
+        // No checkpoint is under way: the index has all that any checkpoint has taken, and the overlay the rest.
+        let _still = self.checkpoint_token.take().await;
+        // Payloads in memory go with the overlay: the device has them from here on.
+        self.store().log.wait(self.store().log.last_batch(), Sync::Written, None).await?;
+        let (index, number) = (self.store().index.clone(), group.number);
+        let rows = run_blocking(&*self.store().runtime.tasks, move || Rows::read(&*index, number)).await?;
+        let mut state = group.state.lock();
+        let counted = state.counted_bytes as u64;
+        let before = self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
+        assert!(before >= counted, "group {number} takes {counted} bytes out of {before}");
+        assert!(state.replica().serves().is_err(), "a replica that serves has nothing void");
+        let gone = state.begin_again(rows);
+        state.replica().rebuilds = false;
+        state.replica().rebuilt += 1;
+        drop(state);
+        drop(gone);
+        Ok(())
+    }
+}
+
+impl State {
+    /// Goes back to what the index has. Returns the overlay, to be dropped outside the lock.
+    fn begin_again(&mut self, rows: Rows) -> crate::state::overlay::Generation {
+        assert!(self.frozen.is_none(), "no checkpoint is under way");
+        self.counted_bytes = 0;
+        self.set_rows(rows);
+        std::mem::take(&mut self.active)
+    }
+}

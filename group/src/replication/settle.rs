@@ -1,0 +1,106 @@
+//! A checkpoint of a brick with replicas: it takes what is committed, and all that was in the log when it began (rule P21).
+
+use crate::Groups;
+use crate::state::State;
+use base::Index;
+use runtime::seeded::{Bug, active};
+use store::Store;
+use store::format::values::ReplayRow;
+
+/// The time that a checkpoint waits for a majority. A commit takes milliseconds, and until it has come no change is ordered.
+const SETTLES_NS: u64 = 1_000_000_000;
+/// The pause between looks.
+const LOOK_NS: u64 = 500_000;
+
+/// Segments of the log that followers may hold back, if they lack records: beyond that they have to heal.
+const PINNED_SEGMENTS: u64 = 16;
+
+/// A place where replay may start, and the last records of all groups before it.
+pub(crate) struct Cut {
+    replay: ReplayRow,
+    ends: Vec<Index>,
+    /// Bytes of the log before it.
+    bytes: u64,
+}
+
+impl Cut {
+    /// The place where the replay of this process started.
+    pub fn first(store: &Store) -> Cut {
+        Cut { replay: store.replay_start(), ends: Vec::new(), bytes: 0 }
+    }
+}
+
+impl Groups {
+    /// The place where replay starts from the checkpoint on whose cut this is: the last one before which no follower lacks a record.
+    pub(crate) fn replay_for_all(&self, replay: ReplayRow, ends: Vec<Index>) -> ReplayRow {
+        let bytes = self.store().log.figures().bytes;
+        let mut cuts = self.replication().cuts.lock();
+        assert!(ends.len() == self.states().len(), "each group has its last record");
+        assert!(cuts.back().is_none_or(|last| last.replay.number <= replay.number), "cuts come one after the other");
+        cuts.push_back(Cut { replay, ends, bytes });
+        let everyone: Vec<_> = self.states().iter().map(|group| group.state.lock().replica().everyone()).collect();
+        let lacks_none = |cut: &Cut| cut.ends.iter().zip(&everyone).all(|(end, everyone)| end <= everyone);
+        let pinned_bytes = PINNED_SEGMENTS * self.store().segment_bytes();
+        while cuts.get(1).is_some_and(|next| lacks_none(next) || bytes - cuts[0].bytes > pinned_bytes) {
+            cuts.pop_front();
+        }
+        cuts[0].replay
+    }
+
+    /// Orders no more changes, until `resume_replicas`, and waits until all that is in the log is committed and applied. None if that takes too
+    /// long: then changes are ordered again. Else the last records that are in it.
+    pub(crate) async fn settle_replicas(&self) -> Option<Vec<Index>> {
+        let mut ends = Vec::new();
+        for group in self.states() {
+            let mut state = group.state.lock();
+            let replica = state.replica();
+            replica.paused = true;
+            ends.push(replica.kept.last());
+        }
+        if active(Bug::UncommittedCheckpoint) {
+            return Some(ends);
+        }
+        let until = self.store().runtime.clock.now_ns() + SETTLES_NS;
+        loop {
+            let settled = |(group, end): (&crate::Group, &Index)| {
+                let state = group.state.lock();
+                let applied = state.row.applied;
+                applied >= *end && state.replica.as_ref().is_some_and(|replica| replica.is_settled(applied))
+            };
+            if self.states().iter().zip(&ends).all(settled) {
+                return Some(ends);
+            }
+            if self.store().runtime.clock.now_ns() >= until {
+                self.resume_replicas();
+                return None;
+            }
+            self.store().runtime.clock.sleep(LOOK_NS).await;
+        }
+    }
+
+    /// Orders changes again.
+    pub(crate) fn resume_replicas(&self) {
+        if self.replication.is_none() {
+            return;
+        }
+        self.states().iter().for_each(|group| group.state.lock().replica().paused = false);
+        self.store().log.segment_came.notify();
+    }
+}
+
+/// Records that a replica keeps though a checkpoint has them: as many as a follower may lag behind without having to heal. They take
+/// some hundred bytes each.
+const KEPT_BEHIND: u64 = 10_000;
+
+impl State {
+    /// Drops records that the index includes, now those up to `included`, but for those that followers may still need.
+    pub fn forget_kept(&mut self, included: Option<Index>) {
+        let Some(replica) = self.replica.as_deref_mut() else { return };
+        replica.included = replica.included.max(included.unwrap_or_default());
+        let included = replica.included;
+        assert!(included <= replica.order.committed(), "the index has what is committed (rule P21)");
+        let first = Index((included.0 + 1).saturating_sub(KEPT_BEHIND).max(1));
+        replica.kept.keep_from(first);
+        replica.order.keep_from(first);
+    }
+}

@@ -1,0 +1,176 @@
+//! Records on their way to another brick: those that an append names go before it, with their payloads, which may have to be read from the
+//! device first.
+
+use super::Replication;
+use crate::Groups;
+use crate::replica::codec::{Told, put_told};
+use crate::replica::kept::{Carried, Kept, maps_of};
+use crate::state::State;
+use base::checksum::crc32c;
+use base::limits::BLOCK_BYTES;
+use base::{Error, GroupId, Index, Kind, ReplicaId, Result};
+use order_raft::{Body, Message};
+use runtime::{Event, Lock, Purpose, Slice};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wire::codec::Sums;
+use wire::peer::{PARCEL_BLOCKS_MAX, Parcel, PeerId};
+
+/// The messages that are to be sent to one of the others.
+pub(crate) struct Way {
+    queue: Lock<Queue>,
+    came: Event,
+}
+
+impl Default for Way {
+    fn default() -> Way {
+        Way { queue: Lock::new("way", Queue::default()), came: Event::new() }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Shipment>,
+    /// The task has one under way.
+    is_busy: bool,
+}
+
+impl Way {
+    /// Wakes the task.
+    pub fn wake(&self) {
+        self.came.notify();
+    }
+}
+
+/// A message and the records that it names.
+struct Shipment {
+    group: GroupId,
+    everyone: Index,
+    message: Message,
+    records: Vec<Kept>,
+}
+
+impl Shipment {
+    fn is_in_memory(&self) -> bool {
+        let is_here = |Carried { slices, runs }: &Carried| runs.is_empty() || !slices.is_empty();
+        self.records.iter().all(|kept| is_here(&kept.payload))
+    }
+}
+
+impl Groups {
+    /// Sends a message of a group's order, after the records that it names. One that names a record which is no longer there is not sent:
+    /// it is of a term that is over.
+    pub(super) fn ship(&self, state: &mut State, to: ReplicaId, message: Message) {
+        let replication = self.replication();
+        let at = replication.others.iter().position(|member| member.replica == to);
+        let at = at.expect("the order has messages for members");
+        assert!(to != replication.me.replica, "no replica tells itself");
+        let mut records = Vec::new();
+        if let Body::Append { previous, entries, .. } = &message.body {
+            for (number, entry) in (1..).zip(entries) {
+                let kept = state.replica().kept.get(Index(previous.index.0 + number));
+                let Some(kept) = kept.filter(|kept| kept.position.term == entry.term) else { return };
+                records.push(kept.clone());
+            }
+        }
+        let everyone = state.replica().everyone();
+        let shipment = Shipment { group: state.group, everyone, message, records };
+        let way = &replication.ways[at];
+        let mut queue = way.queue.lock();
+        if !queue.is_busy && queue.waiting.is_empty() && shipment.is_in_memory() {
+            // Under the lock: what comes next goes next.
+            replication.post(at, shipment);
+            return;
+        }
+        queue.waiting.push_back(shipment);
+        drop(queue);
+        way.came.notify();
+    }
+
+    /// Sends what has to be read first, one after the other. Ends when the groups close.
+    pub(super) async fn run_way(self: Arc<Groups>, at: usize) {
+        let way = &self.replication().ways[at];
+        loop {
+            let ticket = way.came.ticket();
+            if self.is_closing() {
+                return;
+            }
+            let next = {
+                let mut queue = way.queue.lock();
+                let next = queue.waiting.pop_front();
+                queue.is_busy = next.is_some();
+                next
+            };
+            let Some(mut shipment) = next else {
+                way.came.after(ticket).await;
+                continue;
+            };
+            match self.read_payloads(&mut shipment).await {
+                Ok(()) => self.replication().post(at, shipment),
+                // The follower needs a block that was freed since. It asks again when it is connected anew; until it heals it
+                // lacks this record.
+                Err(_) => self.state(shipment.group).state.lock().replica().needs_heal += 1,
+            }
+        }
+    }
+
+    /// Reads the payloads that are not in memory. Errors: `Corrupt` if a block is no longer where it was.
+    async fn read_payloads(&self, shipment: &mut Shipment) -> Result<()> {
+        let _pin = self.store().pin();
+        for kept in &mut shipment.records {
+            if kept.payload.runs.is_empty() || !kept.payload.slices.is_empty() {
+                continue;
+            }
+            let record = kept.record()?;
+            let mut crcs = maps_of(&record.edits).flat_map(|described| described.crcs.iter().copied());
+            for run in &kept.payload.runs {
+                let gone = || Error::new(Kind::Corrupt, "a record's blocks are no longer where they were written");
+                let buffer = self.store().runtime.buffer(usize::from(run.count) * BLOCK_BYTES)?;
+                let (buffer, result) = self.store().read(Purpose::Other, run.place, buffer).await;
+                result?;
+                let is_whole = buffer.chunks(BLOCK_BYTES).all(|block| crcs.next() == Some(crc32c(block)));
+                if !is_whole {
+                    return Err(gone());
+                }
+                let length = buffer.len();
+                kept.payload.slices.push(buffer.share().slice(0..length));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Replication {
+    fn post(&self, at: usize, shipment: Shipment) {
+        let Shipment { group, everyone, message, records } = shipment;
+        let Some(peers) = self.peers() else { return };
+        let to = PeerId(self.others[at].brick.0);
+        let send = |told: &Told, payload: Vec<Slice>, crcs: Vec<u32>| {
+            let mut body = Vec::with_capacity(256);
+            put_told(&mut body, told);
+            let sums = Sums::known(0, crcs.into_iter().collect());
+            peers.send(to, &Parcel { group, body, payload, sums });
+        };
+        for kept in records {
+            let record = kept.record().expect("it was read before it was kept");
+            let crcs: Vec<u32> = maps_of(&record.edits).flat_map(|described| described.crcs).copied().collect();
+            assert!(payload_blocks(&kept) == crcs.len(), "each block has its checksum");
+            let pieces = crcs.len().div_ceil(PARCEL_BLOCKS_MAX).max(1);
+            let Kept { position, bytes, payload, .. } = kept;
+            for piece in 0..pieces {
+                let (from, to) = (piece * PARCEL_BLOCKS_MAX, crcs.len().min((piece + 1) * PARCEL_BLOCKS_MAX));
+                let told = match piece {
+                    0 => Told::Record { position, bytes: bytes.to_vec(), more: (pieces - 1) as u8 },
+                    _ => Told::Piece,
+                };
+                send(&told, payload.part(from..to), crcs[from..to].to_vec());
+            }
+        }
+        send(&Told::Message { from: self.me.replica, everyone, message }, Vec::new(), Vec::new());
+    }
+}
+
+/// The number of a record's blocks in memory.
+fn payload_blocks(kept: &Kept) -> usize {
+    kept.payload.slices.iter().map(|slice| slice.len() / BLOCK_BYTES).sum()
+}

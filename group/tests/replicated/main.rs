@@ -1,0 +1,119 @@
+//! A group that three bricks have, on simulated hosts.
+
+mod faults;
+mod rig;
+#[cfg(feature = "seeded-bugs")]
+mod seeded;
+
+use base::{At, Ino, Op, Reply, Sync};
+use rig::{BRICKS, Client, begin, cluster, until};
+
+fn options() -> group::Options {
+    group::Options::for_memory(256 << 20)
+}
+
+/// Appends to a file. Returns where.
+async fn append(client: &Client, ino: Ino, bytes: &[u8]) -> u64 {
+    let op = Op::Write { ino, at: At::End, sync: Sync::Ordered, kill_privileges: false };
+    match client.call(op, Some(bytes)).await.map(|answer| answer.reply) {
+        Ok(Reply::Wrote { offset, .. }) => offset,
+        other => panic!("appended: {other:?}"),
+    }
+}
+
+#[test]
+fn a_change_is_on_all_replicas() {
+    let (mut fleet, cluster) = cluster(1, options());
+    fleet.block_on(async {
+        let client = begin(&cluster).await;
+        let ino = client.create("file").await.expect("a new file");
+        assert_eq!(append(&client, ino, &[7; 10_000]).await, 0);
+        assert_eq!(append(&client, ino, &[8; 300_000]).await, 10_000);
+        let read = client.call(Op::Read { ino, offset: 9_999, length: 2 }, None).await.expect("it can be read");
+        assert_eq!(read.data.as_deref(), Some(&[7, 8][..]));
+        agree(&cluster).await;
+    });
+}
+
+/// A leader that nobody hears orders changes that never are committed: it answers none of them, nor a read that saw them, and drops
+/// them once it hears of the next leader.
+#[test]
+fn a_deposed_leader_drops_what_was_not_committed() {
+    let (mut fleet, cluster) = cluster(2, options());
+    fleet.block_on(async {
+        let client = begin(&cluster).await;
+        let ino = client.create("file").await.expect("a new file");
+        append(&client, ino, &[1; 100]).await;
+        let old = cluster.leader().expect("somebody has answered");
+        for other in (0..BRICKS).filter(|other| *other != old) {
+            cluster.links().cut(old, other);
+        }
+        let op = || Op::Write { ino, at: At::End, sync: Sync::Ordered, kill_privileges: false };
+        assert!(client.ask_only(old, op(), Some(&[2; 5000])).await.is_none(), "nobody else has it");
+        let stat = client.ask_only(old, Op::GetAttr { ino }, None).await;
+        assert!(stat.is_none_or(|stat| stat.is_err()), "what is not committed is not told");
+        let create = Op::Create { parent: client.root, name: rig::name("void"), mode: 0o644, exclusive: true };
+        assert!(client.ask_only(old, create, None).await.is_none_or(|answer| answer.is_err()));
+        until(&cluster.hosts, "another one leads", || cluster.leader().is_some_and(|leader| leader != old)).await;
+        client.ask_another();
+        assert_eq!(append(&client, ino, &[3; 50]).await, 100, "only what was committed is there");
+        let rebuilt = |cluster: &rig::Cluster| cluster.status(old).map(|status| status.rebuilt);
+        assert_eq!(rebuilt(&cluster), Some(0));
+        cluster.heal();
+        until(&cluster.hosts, "the old leader has heard", || rebuilt(&cluster) == Some(1)).await;
+        agree(&cluster).await;
+        // It leads again, and has what was committed.
+        while cluster.leader() != Some(old) {
+            let leader = cluster.leader().unwrap_or(old);
+            if leader != old {
+                let image = cluster.stop(leader, None);
+                cluster.hosts.clock().sleep(4_000 * rig::MS).await;
+                cluster.start_again(leader, image);
+            }
+            cluster.hosts.clock().sleep(4_000 * rig::MS).await;
+        }
+        let read = client.call(Op::Read { ino, offset: 0, length: 1000 }, None).await.expect("it can be read");
+        assert_eq!(read.data.as_deref(), Some(&[&[1; 100][..], &[3; 50]].concat()[..]));
+        let found = client.call(Op::Lookup { parent: client.root, name: rig::name("void") }, None).await;
+        assert_eq!(found.map_err(|error| error.kind).err(), Some(base::Kind::NotFound));
+    });
+}
+
+/// A leader that nobody hears answers no read once another one may lead, though all that it has is committed.
+#[test]
+fn a_leader_without_its_lease_answers_no_read() {
+    let (mut fleet, cluster) = cluster(3, options());
+    fleet.block_on(async {
+        let client = begin(&cluster).await;
+        let ino = client.create("file").await.expect("a new file");
+        append(&client, ino, &[1; 100]).await;
+        let old = cluster.leader().expect("somebody has answered");
+        let read = || Op::Read { ino, offset: 0, length: 1000 };
+        let answer = client.ask_only(old, read(), None).await.expect("it answers").expect("it can be read");
+        assert_eq!(answer.data.map(|data| data.len()), Some(100));
+        (0..BRICKS).filter(|other| *other != old).for_each(|other| cluster.links().cut(old, other));
+        until(&cluster.hosts, "another one leads", || cluster.leader().is_some_and(|leader| leader != old)).await;
+        client.ask_another();
+        append(&client, ino, &[2; 100]).await;
+        let answer = client.ask_only(old, read(), None).await;
+        assert!(answer.is_none_or(|answer| answer.is_err()), "the old leader does not know what was appended");
+    });
+}
+
+/// Waits until all bricks have applied the same records, and compares what they say of the file system.
+async fn agree(cluster: &rig::Cluster) {
+    let agree = || {
+        let all: Vec<_> = (0..BRICKS).map(|number| cluster.status(number).map(|status| status.applied)).collect();
+        all[0].is_some() && all.iter().all(|one| *one == all[0])
+    };
+    for _ in 0..6000 {
+        if agree() {
+            let heal = |number: usize| cluster.status(number).map_or(0, |status| status.needs_heal);
+            assert_eq!((0..BRICKS).map(heal).sum::<u64>(), 0, "no replica lacks what is no longer kept");
+            return;
+        }
+        cluster.hosts.clock().sleep(10 * rig::MS).await;
+    }
+    let all: Vec<_> = (0..BRICKS).map(|number| cluster.status(number)).collect();
+    panic!("the replicas differ for a minute: {all:#?}");
+}

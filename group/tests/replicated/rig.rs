@@ -1,0 +1,271 @@
+//! Three bricks with replicas of one group, on simulated hosts, and clients that ask whoever answers.
+
+use base::limits::SEGMENT_BYTES_MIN;
+use base::{Ino, Kind, Name, Op, ReplicaId, Reply, RequestId, Result, SessionId, VolumeId};
+use group::{Answer, Context, Groups, Options, ReplicaStatus, Replicas};
+use order_raft::Member;
+use order_raft::support::{BrickId, Ended};
+use runtime::random::SplitMix;
+use runtime::sim::{BootClock, DiskImage, Fleet, Hosts, Links, Setup, Survival};
+use runtime::{Event, Runtime, Span};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use store::index::model::ModelIndex;
+use store::{FormatOptions, Opening};
+
+pub const BRICKS: usize = 3;
+/// The host of the clients.
+pub const CLIENTS: usize = BRICKS;
+const PORT: u16 = 7401;
+pub const MS: u64 = 1_000_000;
+
+/// Number of seeds; `SINTER_SEEDS` asks for more.
+pub fn seeds(usual: u64) -> u64 {
+    std::env::var("SINTER_SEEDS").map_or(usual, |seeds| seeds.parse().expect("a number of seeds"))
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+pub fn brick(number: usize) -> BrickId {
+    BrickId(number as u128 + 100)
+}
+
+fn members() -> Vec<Member> {
+    (0..BRICKS).map(|at| Member { replica: ReplicaId(at as u64 + 1), brick: brick(at) }).collect()
+}
+
+/// A request for a brick, and where its answer goes.
+struct Asked {
+    context: Context,
+    op: Op,
+    data: Option<Vec<u8>>,
+    answer: Arc<(Mutex<Option<Result<Answer>>>, Event)>,
+}
+
+/// The bricks and what is between them.
+pub struct Cluster {
+    pub hosts: Arc<Hosts>,
+    seed: u64,
+    indexes: Mutex<Vec<ModelIndex>>,
+    groups: Mutex<Vec<Option<Arc<Groups>>>>,
+    mailboxes: Vec<(Mutex<VecDeque<Asked>>, Event)>,
+    rng: Mutex<SplitMix>,
+    pub options: Options,
+}
+
+/// A file system with three bricks, and the fleet that they run on.
+pub fn cluster(seed: u64, options: Options) -> (Fleet, Arc<Cluster>) {
+    let fleet = Fleet::with_patience(seed, 3600 * 1000 * MS);
+    let hosts = fleet.hosts().clone();
+    let mut clocks = SplitMix(seed ^ 0xc10c);
+    for number in 0..=BRICKS {
+        hosts.boot(number, Setup { clock: BootClock::draw(&mut clocks), ..Setup::new(seed) });
+    }
+    let index = || ModelIndex::new(store::format::leaf::merge);
+    let cluster = Arc::new(Cluster {
+        hosts,
+        seed,
+        indexes: Mutex::new((0..BRICKS).map(|_| index()).collect()),
+        groups: Mutex::new(vec![None; BRICKS]),
+        mailboxes: (0..BRICKS).map(|_| (Mutex::new(VecDeque::new()), Event::new())).collect(),
+        rng: Mutex::new(SplitMix(seed ^ 0x5eed)),
+        options,
+    });
+    (fleet, cluster)
+}
+
+impl Cluster {
+    pub fn groups(&self, number: usize) -> Option<Arc<Groups>> {
+        self.groups.lock().expect("no panic")[number].clone()
+    }
+    /// Starts the process of a brick.
+    pub fn start(self: &Arc<Cluster>, number: usize, is_new: bool) {
+        let cluster = self.clone();
+        let runtime = self.hosts.runtime(number);
+        let index = self.indexes.lock().expect("no panic")[number].clone();
+        runtime.clone().spawn(0, move || async move {
+            if is_new {
+                let options = FormatOptions {
+                    size_bytes: Some(256 * SEGMENT_BYTES_MIN),
+                    segment_bytes: SEGMENT_BYTES_MIN,
+                    groups: 1,
+                    size_bytes_min: 0,
+                    ..FormatOptions::default()
+                };
+                store::format_brick(&runtime, options, async || Ok(())).await.expect("a blank disk can be formatted");
+            }
+            let opening = Opening::read(runtime.clone(), Arc::new(index), true).await.expect("a healthy brick opens");
+            let replicas = Replicas { me: brick(number), members: members(), ended: Ended::Somehow };
+            let opened = Groups::open_replicated(opening, cluster.options, replicas).await;
+            let (groups, _) = opened.expect("a healthy brick replays");
+            let address = |number| cluster.hosts.links().address(number, PORT);
+            let others = (0..BRICKS).filter(|other| *other != number).map(|other| (brick(other), address(other)));
+            groups.reach_others([7; 16], &address(number), others.collect(), None).expect("nobody listens there");
+            cluster.groups.lock().expect("no panic")[number] = Some(groups.clone());
+            let (serving, there) = (runtime.clone(), cluster.clone());
+            runtime.spawn(1, move || async move { there.serve(number, &groups, &serving).await });
+        });
+    }
+    /// All bricks reach each other again, without delay.
+    pub fn heal(&self) {
+        self.hosts.links().heal_all();
+    }
+    pub fn links(&self) -> &Arc<Links> {
+        self.hosts.links()
+    }
+    /// Ends a brick's process, by a kill or with the machine.
+    pub fn stop(&self, number: usize, survival: Option<Survival>) -> DiskImage {
+        self.groups.lock().expect("no panic")[number] = None;
+        let image = match survival {
+            None => self.hosts.kill(number),
+            Some(survival) => self.hosts.crash(number, survival),
+        };
+        self.mailboxes[number].0.lock().expect("no panic").clear();
+        let mut indexes = self.indexes.lock().expect("no panic");
+        indexes[number] = indexes[number].crashed(0);
+        image
+    }
+    /// Starts a brick again with what its disk has.
+    pub fn start_again(self: &Arc<Cluster>, number: usize, image: DiskImage) {
+        let clock = BootClock::draw(&mut self.rng.lock().expect("no panic"));
+        self.hosts.boot(number, Setup { image: Some(image), clock, ..Setup::new(self.seed) });
+        self.start(number, false);
+    }
+    /// Does what clients ask of a brick.
+    async fn serve(&self, number: usize, groups: &Arc<Groups>, runtime: &Runtime) {
+        let (mailbox, came) = &self.mailboxes[number];
+        loop {
+            let ticket = came.ticket();
+            let Some(asked) = mailbox.lock().expect("no panic").pop_front() else {
+                came.after(ticket).await;
+                continue;
+            };
+            let (groups, own) = (groups.clone(), runtime.clone());
+            runtime.spawn(0, move || async move {
+                let Asked { context, op, data, answer } = asked;
+                let data = data.map(|bytes| {
+                    let mut buffer = own.buffer(bytes.len()).expect("within the bound");
+                    buffer.copy_from_slice(&bytes);
+                    buffer
+                });
+                let context = Context { span: Span::start(own.stamp()), ..context };
+                let done = groups.call_replicated(&context, op, data).await;
+                *answer.0.lock().expect("no panic") = Some(done);
+                answer.1.notify();
+            });
+        }
+    }
+    /// Times that the bricks that run have built their groups again.
+    pub fn rebuilt(&self) -> u64 {
+        let of = |number| self.status(number).map_or(0, |status| status.rebuilt);
+        (0..BRICKS).map(of).sum()
+    }
+    pub fn status(&self, number: usize) -> Option<ReplicaStatus> {
+        self.groups(number)?.replica_status(base::GroupId(0))
+    }
+    /// The brick that serves, if one is known to.
+    pub fn leader(&self) -> Option<usize> {
+        (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.serves(base::GroupId(0))))
+    }
+}
+
+/// A client with a session.
+#[derive(Clone)]
+pub struct Client {
+    pub cluster: Arc<Cluster>,
+    pub runtime: Runtime,
+    session: SessionId,
+    requests: Arc<AtomicU64>,
+    asks: Arc<AtomicU64>,
+    pub volume: VolumeId,
+    pub root: Ino,
+}
+
+/// The time after which a client asks another brick.
+const PATIENCE_NS: u64 = 700 * MS;
+
+impl Client {
+    pub fn new(cluster: &Arc<Cluster>, session: u64) -> Client {
+        let (runtime, session) = (cluster.hosts.runtime(CLIENTS), SessionId(session));
+        let (requests, asks) = (Arc::default(), Arc::default());
+        Client { cluster: cluster.clone(), runtime, session, requests, asks, volume: VolumeId(0), root: Ino(0) }
+    }
+    /// Asks one brick after the other until one answers.
+    pub async fn call(&self, op: Op, data: Option<&[u8]>) -> Result<Answer> {
+        let request = RequestId(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
+        loop {
+            let at = self.asks.load(Ordering::Relaxed);
+            match self.ask((at % BRICKS as u64) as usize, request, &op, data).await {
+                Some(Err(error)) if error.kind == Kind::Elsewhere || error.kind == Kind::Io => {}
+                Some(answer) => return answer,
+                None => {}
+            }
+            let _ = self.asks.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed);
+            self.runtime.clock.sleep(20 * MS).await;
+        }
+    }
+    /// Asks a brick once, under a number that nobody uses again.
+    pub async fn ask_only(&self, number: usize, op: Op, data: Option<&[u8]>) -> Option<Result<Answer>> {
+        let request = RequestId(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
+        self.ask(number, request, &op, data).await
+    }
+    /// Asks a brick. None: it does not answer.
+    async fn ask(&self, number: usize, request: RequestId, op: &Op, data: Option<&[u8]>) -> Option<Result<Answer>> {
+        self.cluster.groups(number)?;
+        let own = Context::own(self.volume, Span::start(self.runtime.stamp()));
+        let context = Context { keeps: true, session: self.session, request, done: 0, ..own };
+        let answer = Arc::new((Mutex::new(None), Event::new()));
+        let asked = Asked { context, op: op.clone(), data: data.map(<[u8]>::to_vec), answer: answer.clone() };
+        let (mailbox, came) = &self.cluster.mailboxes[number];
+        mailbox.lock().expect("no panic").push_back(asked);
+        came.notify();
+        let until = self.runtime.clock.now_ns() + PATIENCE_NS;
+        while self.runtime.clock.now_ns() < until {
+            if let Some(done) = answer.0.lock().expect("no panic").take() {
+                return Some(done);
+            }
+            self.runtime.clock.sleep(MS / 4).await;
+        }
+        None
+    }
+    /// A client that sees the same volume, with another session.
+    pub fn of_session(&self, session: u64) -> Client {
+        Client { volume: self.volume, root: self.root, ..Client::new(&self.cluster, session) }
+    }
+    /// Asks another brick first from now on.
+    pub fn ask_another(&self) {
+        self.asks.fetch_add(1, Ordering::Relaxed);
+    }
+    pub async fn create(&self, text: &str) -> Result<Ino> {
+        let op = Op::Create { parent: self.root, name: name(text), mode: 0o644, exclusive: true };
+        match self.call(op, None).await?.reply {
+            Reply::Attr(attr) => Ok(attr.ino),
+            other => panic!("a new file: {other:?}"),
+        }
+    }
+}
+
+/// Formats and starts the bricks, and makes a volume.
+pub async fn begin(cluster: &Arc<Cluster>) -> Client {
+    (0..BRICKS).for_each(|number| cluster.start(number, true));
+    let mut client = Client::new(cluster, 1);
+    let created = client.call(Op::VolumeCreate { name: name("main"), size_bytes: None }, None).await;
+    match created.map(|answer| answer.reply) {
+        Ok(Reply::Volume(volume)) => (client.volume, client.root) = (volume.id, volume.root),
+        other => panic!("a new volume: {other:?}"),
+    }
+    client
+}
+
+/// Waits for something, in simulated time.
+pub async fn until(hosts: &Hosts, what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = hosts.clock();
+    let end = clock.now_ns() + 60_000 * MS;
+    while !is_so() {
+        assert!(clock.now_ns() < end, "within a minute: {what}");
+        clock.sleep(MS).await;
+    }
+}
