@@ -286,11 +286,13 @@ pub enum Bug {
     UncommittedCheckpoint,
     /// A leader sends a follower one append after an answer, however much is left (rule P7).
     RestUnsent,
+    /// Replay begins behind the last record that every follower has (rule P7).
+    EndNotKept,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 139] = [
+    pub const ALL: [Bug; 140] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -430,6 +432,7 @@ impl Bug {
         Bug::VoidKept,
         Bug::UncommittedCheckpoint,
         Bug::RestUnsent,
+        Bug::EndNotKept,
     ];
 }
 

@@ -95,8 +95,12 @@ impl Replica {
     pub fn open(me: &Member, members: &[Member], promise: Promise, applied: Position, kept: KeptRecords) -> Replica {
         // The first record that is kept says what the term before the second one is.
         let (first, mut positions) = (kept.first(), kept.positions());
-        let before = if first > applied.index { Some(applied) } else { positions.next() };
-        let mut runs = TermRuns::new(before.unwrap_or(applied));
+        let before = match first {
+            Index(1) => Position::default(),
+            first if first > applied.index => applied,
+            _ => positions.next().unwrap_or(applied),
+        };
+        let mut runs = TermRuns::new(before);
         positions.for_each(|position| runs.push(position));
         let hard = HardState { term: promise.term, vote: promise.voted_for, commit: applied.index };
         Replica {

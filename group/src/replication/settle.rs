@@ -39,7 +39,9 @@ impl Groups {
         assert!(cuts.back().is_none_or(|last| last.replay.number <= replay.number), "cuts come one after the other");
         cuts.push_back(Cut { replay, ends, bytes });
         let everyone: Vec<_> = self.states().iter().map(|group| group.state.lock().replica().everyone()).collect();
-        let lacks_none = |cut: &Cut| cut.ends.iter().zip(&everyone).all(|(end, everyone)| end <= everyone);
+        // The last record that every follower has is kept as well: the log must say the term of what comes before one that a follower lacks.
+        let has_before = |(end, everyone): (&Index, &Index)| end.0 == 0 || end < everyone || active(Bug::EndNotKept);
+        let lacks_none = |cut: &Cut| cut.ends.iter().zip(&everyone).all(has_before);
         let pinned_bytes = PINNED_SEGMENTS * self.store().segment_bytes();
         while cuts.get(1).is_some_and(|next| lacks_none(next) || bytes - cuts[0].bytes > pinned_bytes) {
             cuts.pop_front();

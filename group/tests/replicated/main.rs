@@ -100,6 +100,39 @@ fn a_leader_without_its_lease_answers_no_read() {
     });
 }
 
+/// A follower is away from a moment on at which all had all and a checkpoint came. The others go on, make more checkpoints, and are
+/// started again: they still have what it lacks.
+#[test]
+fn a_follower_gets_all_since_it_left_although_the_others_were_started_again() {
+    let often = group::Options { replay_records: 20, ..options() };
+    let (mut fleet, cluster) = cluster(4, often);
+    fleet.block_on(async {
+        let client = begin(&cluster).await;
+        let ino = client.create("file").await.expect("a new file");
+        append(&client, ino, &[1; 100]).await;
+        agree(&cluster).await;
+        // Longer than a brick waits for more changes before it makes a checkpoint.
+        cluster.hosts.clock().sleep(2_000 * rig::MS).await;
+        let leader = cluster.leader().expect("somebody has answered");
+        let away = (leader + 1) % BRICKS;
+        (0..BRICKS).filter(|other| *other != away).for_each(|other| cluster.links().cut(away, other));
+        for round in 0..3 {
+            for _ in 0..25 {
+                append(&client, ino, &[round; 100]).await;
+            }
+            cluster.hosts.clock().sleep(2_000 * rig::MS).await;
+        }
+        for number in (0..BRICKS).filter(|number| *number != away) {
+            let image = cluster.stop(number, None);
+            cluster.hosts.clock().sleep(100 * rig::MS).await;
+            cluster.start_again(number, image);
+            cluster.hosts.clock().sleep(6_000 * rig::MS).await;
+        }
+        cluster.heal();
+        agree(&cluster).await;
+    });
+}
+
 /// Waits until all bricks have applied the same records, and compares what they say of the file system.
 async fn agree(cluster: &rig::Cluster) {
     let agree = || {

@@ -1,15 +1,20 @@
 //! Bugs from the list (`base::seeded`) that the tests of this suite notice: each of them fails while its bug is on.
 //! `docs/evidence.md` has the rules that they stand for.
 
-use crate::{a_deposed_leader_drops_what_was_not_committed, a_leader_without_its_lease_answers_no_read, faults};
+use crate::{
+    a_deposed_leader_drops_what_was_not_committed,
+    a_follower_gets_all_since_it_left_although_the_others_were_started_again,
+    a_leader_without_its_lease_answers_no_read, faults,
+};
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 5] = [
+const NOTICED: [(Bug, fn()); 6] = [
     (Bug::CommitUnawaited, a_deposed_leader_drops_what_was_not_committed),
     (Bug::LeaseUnasked, a_leader_without_its_lease_answers_no_read),
     (Bug::ReadUncommitted, a_deposed_leader_drops_what_was_not_committed),
     (Bug::VoidKept, a_deposed_leader_drops_what_was_not_committed),
+    (Bug::EndNotKept, a_follower_gets_all_since_it_left_although_the_others_were_started_again),
     (Bug::UncommittedCheckpoint, faults::changes_survive_everything_at_once),
 ];
 
