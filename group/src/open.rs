@@ -3,7 +3,7 @@
 use crate::hosted::Hosted;
 use crate::order::held::{GroupSet, Held};
 use crate::order::record::Record;
-use crate::replication::found::FoundReplica;
+use crate::replication::found::{FoundReplica, missing};
 use crate::replication::{Replicas, Replication};
 use crate::state::cache::Budget;
 use crate::state::load::{Wanted, load_blocking, rests_on};
@@ -108,8 +108,7 @@ fn apply(
         }
         let mut head = state.head(0, record.volume, (record.session, record.request), record.outcome);
         if head.index != record.index {
-            let error = base::Error::new(base::Kind::Corrupt, "a record is missing from a group's order");
-            return Err(error.with(format!("group {}: {} after {}", record.group, record.index, state.row.applied)));
+            return Err(missing(record.group, record.index, state.row.applied));
         }
         head.term = record.term;
         state.ordered(&head, 0);

@@ -192,7 +192,7 @@ impl Order {
                 self.appends.0 += 1;
                 let at = self.others.iter().position(|member| member.replica == to).expect("it is sent to a member");
                 let mut heard = self.heard(at);
-                heard.sent = self.appends;
+                heard.sent = (self.appends, Index(message.commit));
                 self.heard[at] = heard;
                 self.appends
             }

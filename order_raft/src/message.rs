@@ -162,8 +162,12 @@ impl Message {
         };
         rises && self.term > Term(0)
     }
-    /// True for a follower's answer to an append, which acknowledges the leader's term.
-    pub(crate) fn acknowledges(&self) -> bool {
-        matches!(self.body, Body::Appended { .. } | Body::Refused { .. })
+    /// The append that a follower answers, by which it acknowledges the leader's term, and the follower's commit index; None of other
+    /// messages.
+    pub(crate) fn answers(&self) -> Option<(Number, Index)> {
+        match self.body {
+            Body::Appended { number, commit, .. } | Body::Refused { number, commit, .. } => Some((number, commit)),
+            _ => None,
+        }
     }
 }

@@ -70,8 +70,8 @@ pub(crate) struct Heard {
     pub(crate) spell: Option<Spell>,
     /// Appends up to this number were sent before the follower's highest acknowledged index was known.
     pub(crate) before: Number,
-    /// The last append that was sent to the follower.
-    pub(crate) sent: Number,
+    /// The last append that was sent to the follower, and the commit index that it told.
+    pub(crate) sent: (Number, Index),
     /// Appends up to this number were sent before the follower was asked for the record before the first that is kept.
     asked_for_first: Number,
 }
@@ -183,8 +183,8 @@ impl Order {
             Body::Refused { number, index, .. } if self.is_final(at, message.term, *number, *index) => return,
             _ => {}
         }
-        let answered = answered(&message);
-        let under = message.under.filter(|_| message.acknowledges() && self.leads(message.term));
+        let answered = message.answers();
+        let under = message.under.filter(|_| answered.is_some() && self.leads(message.term));
         let matched = self.matched(from);
         self.step(to_theirs(from, self.me.replica, message));
         let mut heard = self.heard(at);
@@ -194,19 +194,20 @@ impl Order {
         }
         self.heard[at] = heard;
         self.collect();
-        if answered.is_some() && !seeded::active(Bug::RestUnsent) {
+        if let Some(answered) = answered.filter(|_| !seeded::active(Bug::RestUnsent)) {
             self.go_on(at, answered);
         }
     }
     /// Sends a follower all that it lacks, as far as it may be under way. The library sends one append after an answer, and what is left only
     /// with the next record or heartbeat, which may never come.
-    fn go_on(&mut self, at: usize, answered: Option<Number>) {
-        self.send_more(self.others[at].replica);
+    fn go_on(&mut self, at: usize, (answered, commit): (Number, Index)) {
+        let to = self.others[at].replica;
+        self.send_more(to);
         self.collect();
-        // Nothing more is under way, so what is still lacking was ignored: a follower takes no records from an append that begins
-        // before what it knows to be committed, as one does that was asked anew while messages to it were late.
-        let (to, is_all) = (self.others[at].replica, answered == Some(self.heard(at).sent));
-        if self.is_leader() && is_all && self.matched(to) < self.last().index {
+        // Nothing more is under way, so what is still lacking was ignored: a follower takes neither records nor the commit index from an
+        // append that begins before what it knows to be committed, as one does that was asked anew while messages to it were late.
+        let (sent, told) = self.heard(at).sent;
+        if self.is_leader() && answered == sent && (self.matched(to) < self.last().index || commit < told) {
             self.reconnected(to);
             self.collect();
         }
@@ -409,14 +410,6 @@ impl Order {
     pub(crate) fn brick(&self, replica: ReplicaId) -> BrickId {
         let others = self.others.iter().find(|member| member.replica == replica);
         others.unwrap_or(&self.me).brick
-    }
-}
-
-/// The append that a message answers.
-fn answered(message: &Message) -> Option<Number> {
-    match message.body {
-        Body::Appended { number, .. } | Body::Refused { number, .. } => Some(number),
-        _ => None,
     }
 }
 

@@ -8,7 +8,6 @@ use base::{Error, Kind, Result, Sync};
 use runtime::budget::Agent;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_background;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::{GroupPart, Replay};
@@ -54,7 +53,7 @@ pub async fn run(groups: Arc<Groups>) {
     let mut quiet = Quiet::default();
     loop {
         clock.sleep(LOOK_NS).await;
-        if groups.closing.load(Ordering::Acquire) {
+        if groups.is_closing() {
             return;
         }
         groups.wall_ns.store(clock.wall().0, Ordering::Relaxed);
@@ -175,7 +174,11 @@ impl Groups {
                 let before = self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
                 assert!(before >= counted, "group {} takes {counted} bytes out of {before}", state.group);
             }
-            let promise = state.replica.as_ref().map(|replica| replica.promise);
+            let applied = state.row.applied;
+            let promise = state.replica.as_mut().map(|replica| {
+                replica.included = applied;
+                replica.promise
+            });
             if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() || promise.is_some() {
                 let left = (state.purges.clone(), state.reserves.clone());
                 frozen.push((state.group, (state.row, state.young(), promise), state.frozen.clone(), left));
@@ -190,7 +193,6 @@ impl Groups {
             let promised = durable >= last || active(Bug::AckBeforeFlush);
             assert!(promised, "batch {last} goes into the index, and {durable} is durable (rule U5)");
         }
-        let included: BTreeMap<_, _> = frozen.iter().map(|(group, (row, ..), ..)| (*group, row.applied)).collect();
         let (store, limits, count) = (self.store().clone(), self.options.free, frozen.len());
         let write = move || {
             let parts = frozen.into_iter().map(|(group, (row, young, promise), generation, (purges, reserves))| {
@@ -203,13 +205,10 @@ impl Groups {
         assert!(left.len() == count, "of {count} groups {} come back from the checkpoint", left.len());
         self.purging.store(left.iter().any(|left| !left.purges.is_empty()), Ordering::Release);
         for left in left {
-            let merged = {
-                let mut state = self.state(left.group).state.lock();
-                let merged = state.merged(left);
-                let included = included.get(&state.group).copied();
-                state.forget_kept(included);
-                merged
-            };
+            let mut state = self.state(left.group).state.lock();
+            let merged = state.merged(left);
+            state.forget_kept();
+            drop(state);
             drop(merged);
         }
         self.measure_quotas();

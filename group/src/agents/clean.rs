@@ -146,7 +146,7 @@ pub async fn run(groups: Arc<Groups>, tier: Tier) {
         emptied_segments: 0,
     };
     let mut admitted_before = 0;
-    while !cleaner.groups.closing.load(Ordering::Acquire) && cleaner.groups.store().log.failed().is_none() {
+    while !cleaner.groups.is_closing() && cleaner.groups.store().log.failed().is_none() {
         let pace = cleaner.look();
         let mut starved = false;
         let groups = cleaner.groups.clone();

@@ -14,7 +14,6 @@ use base::limits::BLOCK_BYTES;
 use base::{Index, Kind, Place, Result};
 use runtime::budget::Agent;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use store::cleaner::State as Cleaner;
 use store::format::record::Moved;
 
@@ -29,7 +28,7 @@ pub async fn run(groups: Arc<Groups>) {
     let had_blocks = (space.size_bytes - space.free_bytes) / BLOCK_BYTES as u64;
     loop {
         let ticket = groups.scattered.came.ticket();
-        if groups.closing.load(Ordering::Acquire) || groups.store().log.failed().is_some() {
+        if groups.is_closing() || groups.store().log.failed().is_some() {
             return groups.scattered.clear();
         }
         let Some(read) = groups.scattered.take() else {
@@ -40,7 +39,7 @@ pub async fn run(groups: Arc<Groups>) {
         if !groups.may_defragment() || left < read.pieces.len() as u64 {
             continue;
         }
-        let goes_on = || !groups.closing.load(Ordering::Acquire);
+        let goes_on = || !groups.is_closing();
         let Some(turn) = groups.store().runtime.slice(Agent::Defragment, goes_on).await else { continue };
         let Some(step) = groups.begin_step() else { return };
         // An error here is nobody's: the blocks stay where they are, and what fails for good has stopped the log.

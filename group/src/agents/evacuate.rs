@@ -51,7 +51,7 @@ fn start(groups: &Arc<Groups>, id: DeviceId) {
 /// The task of a device that leaves. Ends when it has left, the groups close, or the log fails.
 async fn run(groups: Arc<Groups>, id: DeviceId) {
     let mut moved = Moved::new();
-    while !groups.closing.load(Ordering::Acquire) && groups.store().log.failed().is_none() {
+    while !groups.is_closing() && groups.store().log.failed().is_none() {
         let Some(step) = groups.begin_step() else { return };
         let clock = groups.store().runtime.clock.clone();
         let ended = groups.checkpoints();
@@ -93,7 +93,7 @@ async fn empty(groups: &Groups, victim: (SegmentId, Life)) -> Result<()> {
         (entries, bitmap)
     };
     for some in entries.chunks(usize::from(RUN_BLOCKS_MAX)) {
-        let goes_on = || !groups.closing.load(Ordering::Acquire);
+        let goes_on = || !groups.is_closing();
         let _turn = groups.store().runtime.slice(Agent::Evacuate, goes_on).await.ok_or_else(crate::closing)?;
         let store = groups.store();
         let is_on_disk = store.is_on_disk(Place { segment: victim.0, block: 0 });

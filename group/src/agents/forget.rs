@@ -38,7 +38,7 @@ pub async fn run(groups: Arc<Groups>) {
     let clock = groups.store().runtime.clock.clone();
     loop {
         let ticket = groups.forgotten_came.ticket();
-        if groups.closing.load(Ordering::Acquire) || groups.store().log.failed().is_some() {
+        if groups.is_closing() || groups.store().log.failed().is_some() {
             return;
         }
         if groups.forgotten.lock().is_empty() {
@@ -138,7 +138,7 @@ impl Groups {
         let mut rest: Vec<Ino> = inodes.iter().map(|(_, ino)| *ino).collect();
         let mut loaded = false;
         while let Some(first) = rest.first() {
-            if self.closing.load(Ordering::Acquire) {
+            if self.is_closing() {
                 return Err(closing());
             }
             let group = first.group();

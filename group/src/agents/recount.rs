@@ -6,7 +6,6 @@ use crate::Groups;
 use base::Result;
 use runtime::tasks::run_background;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Interval at which counts are made durable: a crash costs no more than that.
 const KEPT_NS: u64 = 5_000_000_000;
@@ -22,7 +21,7 @@ async fn count(groups: &Arc<Groups>) -> Result<()> {
     let clock = groups.store().runtime.clock.clone();
     let mut kept_ns = clock.now_ns();
     for (group, volume) in groups.store().uncounted() {
-        if groups.closing.load(Ordering::Acquire) || groups.store().log.failed().is_some() {
+        if groups.is_closing() || groups.store().log.failed().is_some() {
             return Ok(());
         }
         {

@@ -3,7 +3,6 @@
 
 use crate::Groups;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Units for each disk that are read at the same time: while one is looked up, or ends, the other keeps the disk busy. More of
 /// them would take the disk from one to the other and back.
@@ -13,7 +12,7 @@ const UNITS_PER_DISK: usize = 2;
 pub async fn run(groups: Arc<Groups>) {
     loop {
         let ticket = groups.streams.came.ticket();
-        if groups.closing.load(Ordering::Acquire) || groups.store().log.failed().is_some() {
+        if groups.is_closing() || groups.store().log.failed().is_some() {
             return groups.streams.end();
         }
         let Some(asked) = groups.streams.take(UNITS_PER_DISK * groups.store().destage().len()) else {

@@ -124,8 +124,7 @@ impl Groups {
         sync: Sync,
     ) -> Result<u64> {
         let state = held.of(record.part.group);
-        let is_replicated = state.replica.is_some();
-        if is_replicated {
+        if state.replica.is_some() {
             state.may_order()?;
         }
         let head = record.head(state, 0);
@@ -135,15 +134,11 @@ impl Groups {
         encode_replicated(&mut encoded, &head, &record.part.edits);
         let described = attached.map_or(Vec::new(), Attached::described);
         let ordered = self.store().log.append_one_record(&entry(&head, &encoded, attached, &described), sync);
-        state.encoded = encoded;
-        let ordered = ordered?;
-        self.apply_ordered(state, record, &head, attached, &ordered);
-        if is_replicated {
-            let slice = attached.map(|attached| &attached.slice);
-            let run = run_of(&ordered, attached);
-            self.propose(state, &head, slice.map_or(&[], std::slice::from_ref), run.as_slice(), &ordered);
+        if let Ok(ordered) = &ordered {
+            self.apply_ordered(state, record, (&head, &encoded), attached, ordered);
         }
-        Ok(ordered.batch)
+        state.encoded = encoded;
+        ordered.map(|ordered| ordered.batch)
     }
 
     /// Appends records of groups whose locks are held, and applies them. Attached blocks belong to the first record.
@@ -176,15 +171,8 @@ impl Groups {
         let sync = held.of(records[0].part.group).log_sync(sync);
         self.store().log.append(&entries, sync, &mut ordered)?;
         assert!(ordered.len() == records.len(), "the log orders all records or none");
-        for (((record, head), ordered), bytes) in records.iter().zip(&heads).zip(&ordered).zip(encoded) {
-            let state = held.of(head.group);
-            self.apply_ordered(state, record, head, attached, ordered);
-            if state.replica.is_some() {
-                let slices = attached.filter(|_| ordered.place.is_some()).map(|attached| attached.slice.clone());
-                let runs = run_of(ordered, attached).into_iter().collect();
-                let payload = Carried { slices: slices.into_iter().collect(), runs };
-                self.propose_record(state, head, bytes.into(), payload, ordered);
-            }
+        for (((record, head), ordered), bytes) in records.iter().zip(&heads).zip(&ordered).zip(&encoded) {
+            self.apply_ordered(held.of(head.group), record, (head, bytes), attached, ordered);
         }
         Ok(ordered.last().map_or(0, |ordered| ordered.batch))
     }
@@ -201,17 +189,18 @@ impl Groups {
         Ok(())
     }
 
-    /// Applies a record that the log has accepted.
+    /// Applies a record that the log has accepted, and gives it to the other replicas, if there are any.
     fn apply_ordered(
         &self,
         state: &mut State,
         record: &Record<'_>,
-        head: &Head,
+        (head, replicated): (&Head, &[u8]),
         attached: Option<&Attached>,
         ordered: &Ordered,
     ) {
         state.release_payloads(self.store().log.written());
-        let run = run_of(ordered, attached);
+        let run =
+            ordered.place.map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) });
         let mut places = Places::of(run.as_slice());
         let mark = state.mark(ordered.batch, head.index);
         for edit in &record.part.edits {
@@ -228,12 +217,12 @@ impl Groups {
         }
         state.ordered(head, record.done);
         self.note_overlay(state);
+        if state.replica.is_some() {
+            let slices = attached.filter(|_| run.is_some()).map(|attached| &attached.slice);
+            let payload = Carried::of(&record.part.edits, slices.map_or(&[], std::slice::from_ref), run.as_slice());
+            self.propose(state, head, replicated.into(), payload, ordered.batch);
+        }
     }
-}
-
-/// The places of an attached payload that the log has placed.
-fn run_of(ordered: &Ordered, attached: Option<&Attached>) -> Option<Run> {
-    ordered.place.map(|place| Run { place, count: attached.map_or(0, |attached| attached.blocks() as u16) })
 }
 
 /// The records that end a cross-group change: the intent first, then the followers' marks.

@@ -4,6 +4,7 @@
 
 use crate::order::receipt::Receipt;
 use crate::order::replace::may_follow;
+use crate::replica::kept::Carried;
 use crate::state::{Range, RangeId, State};
 use crate::{Group, Groups};
 use base::limits::BLOCK_BYTES;
@@ -156,7 +157,9 @@ impl Groups {
             state.hold_payload(head.volume, write.ino, plan.first_block, slice, ordered.batch);
         }
         if state.replica.is_some() {
-            self.propose(state, head, blocks.slices[0].as_slice(), runs, &ordered);
+            let bytes = state.encoded[..].into();
+            let slices = if tickets[0].is_none() { blocks.slices[0].as_slice() } else { &[] };
+            self.propose(state, head, bytes, Carried::of(&edits, slices, runs), ordered.batch);
         }
         Ok(ordered.batch)
     }

@@ -16,8 +16,6 @@ const ENTRIES_MAX: usize = 4096;
 pub enum Told {
     /// A record, with the first piece of its payload; `more` further pieces follow.
     Record {
-        /// Its position.
-        position: Position,
         /// The replicated part.
         bytes: Vec<u8>,
         /// Pieces of the payload in the parcels behind this one.
@@ -44,10 +42,8 @@ const MESSAGE: u8 = 3;
 pub fn put_told(out: &mut Vec<u8>, told: &Told) {
     let mut writer = Writer(out);
     match told {
-        Told::Record { position, bytes, more } => {
-            writer.u8(RECORD).u8(*more);
-            put_position(&mut writer, *position);
-            writer.u32(bytes.len() as u32).bytes(bytes);
+        Told::Record { bytes, more } => {
+            writer.u8(RECORD).u8(*more).u32(bytes.len() as u32).bytes(bytes);
         }
         Told::Piece => drop(writer.u8(PIECE)),
         Told::Message { from, everyone, message } => {
@@ -64,9 +60,8 @@ pub fn take_told(bytes: &[u8]) -> Result<Told> {
     let mut reader = Reader::new(bytes);
     let told = match reader.u8()? {
         RECORD => {
-            let (more, position) = (reader.u8()?, take_position(&mut reader)?);
-            let length = reader.u32()? as usize;
-            Told::Record { position, bytes: reader.bytes(length)?.to_vec(), more }
+            let (more, length) = (reader.u8()?, reader.u32()? as usize);
+            Told::Record { bytes: reader.bytes(length)?.to_vec(), more }
         }
         PIECE => Told::Piece,
         MESSAGE => {
@@ -276,8 +271,7 @@ mod tests {
             .into_iter()
             .map(|message| Told::Message { from: ReplicaId(3), everyone: Index(2), message })
             .collect();
-        let position = Position { index: Index(1 << 40), term: Term(2) };
-        all.extend([Told::Record { position, bytes: vec![1, 2, 3], more: 2 }, Told::Piece]);
+        all.extend([Told::Record { bytes: vec![1, 2, 3], more: 2 }, Told::Piece]);
         for told in all {
             let mut bytes = Vec::new();
             put_told(&mut bytes, &told);

@@ -21,9 +21,20 @@ pub(crate) struct Carried {
     pub slices: Vec<Slice>,
     /// The places of the blocks on the device.
     pub runs: Vec<Run>,
+    /// The checksums of the blocks.
+    pub crcs: Arc<[u32]>,
 }
 
 impl Carried {
+    /// The blocks that these edits map.
+    pub fn of(edits: &[Edit], slices: &[Slice], runs: &[Run]) -> Carried {
+        let crcs = maps_of(edits).flat_map(|described| described.crcs).copied().collect();
+        Carried { slices: slices.to_vec(), runs: runs.to_vec(), crcs }
+    }
+    /// True unless the device has to be read for the blocks.
+    pub fn is_in_memory(&self) -> bool {
+        self.runs.is_empty() || !self.slices.is_empty()
+    }
     /// Some of the blocks, by their numbers within the payload; none if it is no longer in memory.
     pub fn part(&self, blocks: Range<usize>) -> Vec<Slice> {
         let mut start = 0;
@@ -89,7 +100,10 @@ impl KeptRecords {
     }
     /// The record at an index.
     pub fn get(&self, index: Index) -> Option<&Kept> {
-        self.records.get(usize::try_from(index.0.checked_sub(self.first)?).ok()?)
+        self.records.get(self.place(index)?)
+    }
+    fn place(&self, index: Index) -> Option<usize> {
+        usize::try_from(index.0.checked_sub(self.first)?).ok()
     }
     /// The positions of all.
     pub fn positions(&self) -> impl Iterator<Item = Position> {
@@ -123,8 +137,8 @@ impl KeptRecords {
     pub fn release(&mut self, written: u64) {
         while let Some((batch, index)) = self.held.front().copied().filter(|(batch, _)| *batch <= written) {
             self.held.pop_front();
-            let at = index.checked_sub(self.first).map(|at| at as usize);
-            if let Some(kept) = at.and_then(|at| self.records.get_mut(at)).filter(|kept| kept.batch == batch) {
+            let place = self.place(Index(index));
+            if let Some(kept) = place.and_then(|at| self.records.get_mut(at)).filter(|kept| kept.batch == batch) {
                 kept.payload.slices.clear();
             }
         }

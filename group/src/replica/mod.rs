@@ -7,7 +7,7 @@ pub mod codec;
 pub(crate) mod kept;
 
 use base::{Error, Index, Kind, ReplicaId, Result, Term};
-use kept::{Carried, KeptRecords, shadow_of};
+use kept::{KeptRecords, shadow_of};
 use order_raft::support::BrickId;
 use order_raft::{Effects, HardState, Member, Message, Order, Position, Record, Role, TermRuns, Ticket};
 use runtime::Slice;
@@ -23,7 +23,7 @@ const STASHED_MAX: usize = 4096;
 pub(crate) enum Todo {
     Vote(Term, Option<ReplicaId>),
     Void(Index),
-    Append(Record, Option<Stashed>),
+    Append(Record, Option<Box<Stashed>>),
     Ticket(Ticket),
     Send(ReplicaId, order_raft::Message),
     Committed,
@@ -34,7 +34,8 @@ pub(crate) enum Todo {
 /// A record that another brick has sent, before the order has taken it.
 pub(crate) struct Stashed {
     pub from: BrickId,
-    pub position: Position,
+    pub record: store::format::record::Record,
+    /// The replicated part.
     pub bytes: Arc<[u8]>,
     /// The pieces of the payload, and the checksums of their blocks.
     pub slices: Vec<Slice>,
@@ -57,7 +58,10 @@ pub(crate) struct Replica {
     pub batch: u64,
     /// The term and vote as the log has them.
     pub promise: Promise,
+    /// Records that other bricks have sent, until a message of the same brick names them.
     pub stash: Vec<Stashed>,
+    /// Those of the brick whose message the order has right now.
+    pub named: Vec<Stashed>,
     /// The term that this replica leads in, and the record whose commit begins its service.
     pub leads: Option<(Term, Index)>,
     /// The term in which this replica serves.
@@ -72,8 +76,9 @@ pub(crate) struct Replica {
     pub campaigns_ns: Option<u64>,
     /// Followers don't know the latest commit index.
     pub nudges: bool,
+    /// Times that the state was built again.
     pub rebuilt: u64,
-    /// The last record that the index includes.
+    /// The last record that the latest checkpoint takes.
     pub included: Index,
     /// Every replica has the records up to this one, as far as was heard.
     pub everyone: Index,
@@ -111,6 +116,7 @@ impl Replica {
             batch: 0,
             promise,
             stash: Vec::new(),
+            named: Vec::new(),
             leads: None,
             serves: None,
             paused: false,
@@ -158,22 +164,14 @@ impl Replica {
     pub fn is_settled(&self, applied: Index) -> bool {
         !self.rebuilds && self.order.committed() >= applied
     }
-}
 
-/// The refusal of who is no leader.
-pub(crate) fn elsewhere() -> Error {
-    Error::new(Kind::Elsewhere, "another brick leads the group, or will")
-}
-
-impl Replica {
-    /// Takes down what is to be done.
-    pub fn note(&mut self, effects: Effects) {
+    fn note(&mut self, effects: Effects) {
         let Effects { vote, void_from, append, ticket, send, commit, role, old, heal, lost } = effects;
         self.todo.extend(vote.map(|(term, voted_for)| Todo::Vote(term, voted_for)));
         self.todo.extend(void_from.map(Todo::Void));
         for record in append {
-            let sent = self.stash.iter().position(|stashed| stashed.position == record.position);
-            let stashed = sent.map(|at| self.stash.swap_remove(at));
+            let sent = self.named.iter().position(|stashed| stashed.position() == record.position);
+            let stashed = sent.map(|at| Box::new(self.named.swap_remove(at)));
             self.todo.push_back(Todo::Append(record, stashed));
         }
         self.todo.extend(ticket.map(Todo::Ticket));
@@ -182,6 +180,11 @@ impl Replica {
         self.todo.extend(role.map(|(term, role)| Todo::Role(term, role)));
         self.todo.extend(old.into_iter().map(Todo::Old));
         self.needs_heal += (heal.len() + lost.len()) as u64;
+    }
+    /// Takes down what the order wants now.
+    pub fn collect(&mut self) {
+        let effects = self.order.take();
+        self.note(effects);
     }
 
     /// Begins a role. True if the replica served until now.
@@ -207,9 +210,8 @@ impl Replica {
         self.kept.release(durable);
         due
     }
-}
 
-impl Replica {
+    /// Keeps what another brick has sent until a message names it. Errors: `Corrupt` if none does for too long.
     pub fn stash(&mut self, stashed: Stashed) -> Result<()> {
         if self.stash.len() >= STASHED_MAX {
             return Err(garbled("records that no message names"));
@@ -217,12 +219,16 @@ impl Replica {
         self.stash.push(stashed);
         Ok(())
     }
-    /// Refuses an append without the records that it names.
-    pub fn has_all_of(&self, from: BrickId, message: &Message) -> Result<()> {
+    /// Takes out what a brick has sent.
+    pub fn unstash(&mut self, from: BrickId) -> Vec<Stashed> {
+        self.stash.extract_if(.., |stashed| stashed.from == from).collect()
+    }
+    /// Refuses an append whose records its brick has not sent.
+    pub fn has_all_of(&self, message: &Message) -> Result<()> {
         let order_raft::Body::Append { previous, entries, .. } = &message.body else { return Ok(()) };
         for (number, entry) in (1..).zip(entries) {
             let position = Position { index: Index(previous.index.0 + number), term: entry.term };
-            let sent = self.stash.iter().find(|stashed| stashed.from == from && stashed.position == position);
+            let sent = self.named.iter().find(|stashed| stashed.position() == position);
             let sent =
                 sent.filter(|stashed| stashed.more == 0).ok_or_else(|| garbled("an append without its records"))?;
             let is_term = entry.shadow == order_raft::Shadow::TERM;
@@ -234,11 +240,16 @@ impl Replica {
     }
 }
 
-impl Carried {
-    /// The blocks of a stash.
-    pub fn of(slices: &[Slice], runs: Vec<store::format::record::Run>) -> Carried {
-        Carried { slices: slices.to_vec(), runs }
+impl Stashed {
+    /// The record's place in the group's order.
+    pub fn position(&self) -> Position {
+        Position { index: self.record.index, term: self.record.term }
     }
+}
+
+/// The refusal of who is no leader.
+pub(crate) fn elsewhere() -> Error {
+    Error::new(Kind::Elsewhere, "another brick leads the group, or will")
 }
 
 /// The error of who says what no replica says.
@@ -248,4 +259,50 @@ pub(crate) fn garbled(what: &'static str) -> Error {
         "another brick sends what no replica says: the way to it damages data, or it is of another build",
     )
     .with(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{GroupId, Outcome, RequestId, SessionId, VolumeId};
+    use order_raft::support::{Ended, Epoch, Supports};
+    use order_raft::{Body, Entry, Moment, Number};
+    use store::format::record::{Head, encode_replicated};
+
+    fn sent(from: BrickId) -> Stashed {
+        let (group, term, index, volume) = (GroupId(0), Term(1), Index(1), VolumeId(0));
+        let (session, request, outcome, edits) = (SessionId(0), RequestId(0), Outcome::Done, Vec::new());
+        let mut bytes = Vec::new();
+        encode_replicated(&mut bytes, &Head { group, term, index, volume, session, request, outcome }, &edits);
+        let record = store::format::record::Record { group, term, index, volume, session, request, outcome, edits };
+        let (slices, crcs, tickets) = (Vec::new(), Vec::new(), Vec::new());
+        Stashed { from, record, bytes: bytes.into(), slices, crcs, more: 0, tickets }
+    }
+
+    /// Two leaders have sent the same record, of which the one before is late: the message of each finds its own.
+    #[test]
+    fn a_message_takes_the_records_that_its_own_brick_has_sent() {
+        let members: Vec<_> =
+            (1..=3).map(|number| Member { replica: ReplicaId(number), brick: BrickId(number.into()) }).collect();
+        let kept = KeptRecords::after(Index(0));
+        let mut replica = Replica::open(&members[0], &members, Promise::default(), Position::default(), kept);
+        let supports = Supports::open(Epoch(1), Ended::SupportingNobody, 0);
+        let shadow = shadow_of(&sent(BrickId(2)).bytes);
+        let (previous, commit, number) = (Position::default(), Index(0), Number(1));
+        let body = Body::Append { number, previous, commit, entries: vec![Entry { term: Term(1), shadow }] };
+        let message = Message { term: Term(2), under: None, body };
+        for brick in [2, 3].map(BrickId) {
+            replica.stash(sent(brick)).expect("there is room");
+        }
+        replica.named = replica.unstash(BrickId(3));
+        assert_eq!(replica.has_all_of(&message), Ok(()));
+        replica.order.receive(ReplicaId(3), message.clone(), Moment { supports: &supports, now: 0 });
+        replica.collect();
+        let logs = |todo: &Todo| matches!(todo, Todo::Append(_, Some(sent)) if sent.from == BrickId(3));
+        assert!(replica.todo.iter().any(logs) && replica.named.is_empty(), "it goes into the log as it was sent");
+        replica.named = replica.unstash(BrickId(2));
+        assert_eq!(replica.has_all_of(&message), Ok(()), "the other one's is still there");
+        replica.named.clear();
+        assert!(replica.has_all_of(&message).is_err(), "a brick has to send what it names");
+    }
 }

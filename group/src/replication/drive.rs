@@ -4,14 +4,14 @@ use super::Replication;
 use crate::replica::codec::{Pulse, Told, pulse_bytes, take_pulse, take_told};
 use crate::replica::kept::maps_of;
 use crate::replica::{Stashed, garbled};
-use crate::state::State;
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
 use base::{Index, Kind, Result, Sync};
 use order_raft::support::{ASK_EVERY_NS, BrickId};
-use order_raft::{Message, Moment};
+use order_raft::{Member, Message};
 use runtime::net::Address;
 use std::sync::Arc;
+use store::format::record::decode_record;
 use wire::peer::{Me, Parcel, PeerId, PeerService, Peers, Trust};
 
 /// The pause between looks at what is due: elections, and what followers were not told.
@@ -131,13 +131,8 @@ impl Groups {
 
     fn look_at(&self, group: &Group, now: u64) {
         let mut state = group.state.lock();
-        let replication = self.replication();
-        let (lacks, leads_alone) = {
-            let supports = replication.supports.lock();
-            let moment = Moment { supports: &supports, now };
-            let order = &state.replica().order;
-            (order.lacks_leader(moment), order.has_lease(moment))
-        };
+        let (lacks, leads_alone) =
+            self.at_this_moment(&mut state, |order, moment| (order.lacks_leader(moment), order.has_lease(moment)));
         let replica = state.replica();
         if !lacks {
             replica.campaigns_ns = None;
@@ -152,7 +147,8 @@ impl Groups {
         let due = *replica.campaigns_ns.get_or_insert(now + jitter);
         if now >= due {
             replica.campaigns_ns = Some(now + 10 * JITTER_NS + jitter);
-            self.with_order(&mut state, |order, moment| order.campaign(moment));
+            self.at_this_moment(&mut state, |order, moment| order.campaign(moment));
+            self.carry_out(&mut state);
         }
     }
 
@@ -177,7 +173,7 @@ impl Groups {
     fn pulsed(&self, from: BrickId, bytes: &[u8]) -> Result<()> {
         let now = self.store().runtime.clock.now_ns();
         let replication = self.replication();
-        if replication.position(from).is_none() {
+        if replication.member(from).is_none() {
             return Ok(());
         }
         match take_pulse(bytes)? {
@@ -194,12 +190,12 @@ impl Groups {
 
     /// Notes that messages to another brick arrive from now on; of those before, and of that one's, some may be lost.
     fn reconnected(&self, brick: BrickId) {
-        let Some(at) = self.replication().position(brick) else { return };
-        let replica = self.replication().others[at].replica;
+        let Some(member) = self.replication().member(brick) else { return };
         for group in self.states() {
             let mut state = group.state.lock();
-            state.replica().stash.retain(|stashed| stashed.from != brick);
-            state.replica().order.reconnected(replica);
+            let lost = state.replica().unstash(brick);
+            self.drop_stashed(lost);
+            state.replica().order.reconnected(member.replica);
             self.carry_out(&mut state);
         }
     }
@@ -207,16 +203,17 @@ impl Groups {
     /// A parcel of another brick has come. They are given one after the other, in their order. Errors: `Corrupt` for one that no
     /// replica sends: the connection is not to be trusted; those of the device, for a large payload.
     async fn parcel_came(&self, from: BrickId, parcel: &Parcel) -> Result<()> {
-        let Some(at) = self.replication().position(from) else { return Ok(()) };
+        let Some(sender) = self.replication().member(from) else { return Ok(()) };
         let Some(group) = self.hosted(parcel.group) else { return Ok(()) };
         match take_told(&parcel.body)? {
-            Told::Record { position, bytes, more } => {
-                let (crcs, slices) = (parcel.sums.crcs().to_vec(), parcel.payload.clone());
-                let (bytes, tickets) = (Arc::from(bytes), Vec::new());
-                let stashed = Stashed { from, position, bytes, slices, crcs, more, tickets };
-                if stashed.more == 0 {
-                    check(group, &stashed)?;
+            Told::Record { bytes, more } => {
+                let record = decode_record(&bytes)?;
+                if record.group != group.number {
+                    return Err(garbled("a record of another group"));
                 }
+                let (crcs, slices) = (parcel.sums.crcs().to_vec(), parcel.payload.clone());
+                let stashed = Stashed { from, record, bytes: bytes.into(), slices, crcs, more, tickets: Vec::new() };
+                check(&stashed)?;
                 group.state.lock().replica().stash(stashed)
             }
             Told::Piece => {
@@ -226,11 +223,11 @@ impl Groups {
                 last.crcs.extend_from_slice(parcel.sums.crcs());
                 last.slices.extend(parcel.payload.iter().cloned());
                 last.more -= 1;
-                if last.more == 0 { check(group, last) } else { Ok(()) }
+                check(last)
             }
-            Told::Message { from: replica, everyone, message } if self.replication().others[at].replica == replica => {
+            Told::Message { from: replica, everyone, message } if sender.replica == replica => {
                 self.place_stashed(group, from).await?;
-                self.message_came(group, from, everyone, message)
+                self.message_came(group, sender, everyone, message)
             }
             Told::Message { .. } => Err(garbled("a brick speaks for another one")),
         }
@@ -249,31 +246,42 @@ impl Groups {
                 stash.iter().position(is_large).map(|at| stash.swap_remove(at))
             };
             let Some(mut stashed) = found else { return Ok(()) };
-            assert!(stashed.more == 0 || stashed.from == from, "one brick's records come one after the other");
+            let mut placed = Ok(());
             for slice in &stashed.slices {
-                let begun = self.store().bulk.begin(slice.clone(), false).await?;
-                stashed.tickets.push(self.store().bulk.end(begun).await?);
+                match self.store().bulk.place(slice.clone()).await {
+                    Ok(ticket) => stashed.tickets.push(ticket),
+                    Err(error) => {
+                        placed = Err(error);
+                        break;
+                    }
+                }
+            }
+            if placed.is_err() {
+                // It is placed anew when its message is tried again.
+                stashed.tickets.drain(..).for_each(|ticket| self.store().bulk.close(ticket));
             }
             group.state.lock().replica().stash(stashed)?;
+            placed?;
         }
     }
 
-    fn message_came(&self, group: &Group, from: BrickId, everyone: Index, message: Message) -> Result<()> {
+    fn message_came(&self, group: &Group, sender: Member, everyone: Index, message: Message) -> Result<()> {
         let mut state = group.state.lock();
-        let at = self.replication().position(from).expect("it was looked up before");
-        let sender = self.replication().others[at].replica;
         let replica = state.replica();
-        replica.has_all_of(from, &message)?;
-        replica.everyone = replica.everyone.max(everyone);
-        self.with_order(&mut state, |order, moment| order.receive(sender, message, moment));
-        self.drop_stashed(&mut state, from);
-        Ok(())
+        replica.named = replica.unstash(sender.brick);
+        let sound = replica.has_all_of(&message);
+        if sound.is_ok() {
+            replica.everyone = replica.everyone.max(everyone);
+            self.at_this_moment(&mut state, |order, moment| order.receive(sender.replica, message, moment));
+            self.carry_out(&mut state);
+        }
+        let unused = std::mem::take(&mut state.replica().named);
+        self.drop_stashed(unused);
+        sound
     }
 
     /// Drops what a brick sent and the order did not take.
-    fn drop_stashed(&self, state: &mut State, from: BrickId) {
-        let stash = &mut state.replica().stash;
-        let unused: Vec<_> = stash.extract_if(.., |stashed| stashed.from == from).collect();
+    fn drop_stashed(&self, unused: Vec<Stashed>) {
         let tickets = unused.into_iter().flat_map(|stashed| stashed.tickets);
         tickets.for_each(|ticket| self.store().bulk.close(ticket));
     }
@@ -310,15 +318,11 @@ impl Replication {
     }
 }
 
-/// Refuses a record that is not what it says it is, or whose payload is not what it says it has.
-fn check(group: &Group, stashed: &Stashed) -> Result<()> {
-    let record = store::format::record::decode_record(&stashed.bytes)?;
-    if (record.group, record.index, record.term) != (group.number, stashed.position.index, stashed.position.term) {
-        return Err(garbled("a record of another place in the order"));
-    }
+/// Refuses a record whose payload, once all of it is here, is not what the record says.
+fn check(stashed: &Stashed) -> Result<()> {
     // The connection has compared the blocks with the checksums that came with them.
-    let crcs = maps_of(&record.edits).flat_map(|described| described.crcs);
-    match crcs.eq(&stashed.crcs) {
+    let crcs = maps_of(&stashed.record.edits).flat_map(|described| described.crcs);
+    match stashed.more > 0 || crcs.eq(&stashed.crcs) {
         true => Ok(()),
         false => Err(garbled("a payload that is not its record's")),
     }

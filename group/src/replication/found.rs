@@ -19,7 +19,7 @@ use store::index::Index as Engine;
 #[derive(Default)]
 pub(crate) struct FoundReplica {
     kept: Option<KeptRecords>,
-    promise: Option<Promise>,
+    promise: Promise,
 }
 
 impl FoundReplica {
@@ -32,21 +32,26 @@ impl FoundReplica {
             *kept = KeptRecords::after(before);
         }
         if record.index.0 > kept.last().0 + 1 {
-            let error = Error::new(Kind::Corrupt, "a record is missing from a group's order");
-            return Err(error.with(format!("group {}: {} after {}", record.group, record.index, kept.last())));
+            return Err(missing(record.group, record.index, kept.last()));
         }
         let Record { group, term, index, volume, session, request, outcome, edits } = record;
         let mut bytes = Vec::with_capacity(256);
         encode_replicated(&mut bytes, &Head { group, term, index, volume, session, request, outcome }, &edits);
         let shadow = if matches!(edits[..], [Edit::Term { .. }]) { Shadow::TERM } else { shadow_of(&bytes) };
-        let (position, payload) = (Position { index, term }, Carried { slices: Vec::new(), runs });
+        let (position, payload) = (Position { index, term }, Carried::of(&edits, &[], &runs));
         kept.push(Kept { position, shadow, bytes: Arc::from(bytes), payload, batch });
         Ok(())
     }
     /// Takes a vote.
     pub fn vote(&mut self, vote: &Vote) {
-        self.promise = Some(Promise { term: vote.term, voted_for: vote.voted_for });
+        self.promise = self.promise.and(Promise::of(vote));
     }
+}
+
+/// The error of a log that lacks a record before this one.
+pub(crate) fn missing(group: GroupId, index: Index, last: Index) -> Error {
+    let error = Error::new(Kind::Corrupt, "a record is missing from a group's order");
+    error.with(format!("group {group}: {index} after {last}"))
 }
 
 impl Replication {
@@ -70,8 +75,7 @@ impl Replication {
             let kept = kept.filter(|kept| kept.last() >= applied.index && kept.first().0 <= applied.index.0 + 1);
             let kept = kept.unwrap_or_else(|| KeptRecords::after(applied.index));
             assert!(kept.last() >= applied.index, "what the index has is kept, or before what is");
-            let promise = promise.filter(|promise| promise.term >= before.term).unwrap_or(before);
-            state.replica = Some(Box::new(Replica::open(&self.me, &members, promise, applied, kept)));
+            state.replica = Some(Box::new(Replica::open(&self.me, &members, before.and(promise), applied, kept)));
         }
         Ok(())
     }

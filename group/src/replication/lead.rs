@@ -5,12 +5,10 @@ use crate::replica::{Fate, elsewhere};
 use crate::state::State;
 use crate::{Answer, Groups, Position};
 use base::{GroupId, Index, Op, ReplicaId, Result, Term};
-use order_raft::Moment;
+use runtime::Buf;
 use runtime::seeded::{Bug, active};
-use runtime::{Buf, Slice};
 use std::sync::Arc;
-use store::format::record::{Head, Run};
-use store::log::Ordered;
+use store::format::record::Head;
 use wire::Context;
 
 /// The state of a replica, as an operator wants to know it.
@@ -34,46 +32,13 @@ pub struct ReplicaStatus {
     pub needs_heal: u64,
 }
 
-impl State {
-    /// Refuses to order a change of a group with replicas here and now. Errors: `Elsewhere`; `Busy` if the log has no room.
-    #[cold]
-    pub fn may_order(&self) -> Result<()> {
-        self.replica.as_ref().map_or(Ok(()), |replica| replica.may_order())
-    }
-    /// The mark that a record leaves on inodes that it changes, by which a later fsync finds what to wait for.
-    #[inline]
-    pub fn mark(&self, batch: u64, index: Index) -> u64 {
-        if self.replica.is_some() { index.0 } else { batch }
-    }
-    /// The durability that the log is asked for: what replicas are to have must be durable soon, whatever the client asked for.
-    #[inline]
-    pub fn log_sync(&self, sync: base::Sync) -> base::Sync {
-        if self.replica.is_some() { sync.max(base::Sync::Data) } else { sync }
-    }
-}
-
 impl Groups {
-    /// Gives a record that is in this brick's log to the other replicas. Its replicated part is what the state has
-    /// encoded last; its payload lies in `runs`, and is in memory as well, in `slices`, if the log has placed it.
+    /// Gives a record that is in this brick's log, in this batch, to the other replicas. `bytes`: its replicated part.
     #[cold]
-    pub(crate) fn propose(&self, state: &mut State, head: &Head, slices: &[Slice], runs: &[Run], at: &Ordered) {
-        let bytes = Arc::from(&state.encoded[..]);
-        let slices = if at.place.is_some() { slices } else { &[] };
-        self.propose_record(state, head, bytes, Carried::of(slices, runs.to_vec()), at);
-    }
-
-    /// Gives a record with this replicated part to the other replicas.
-    pub(crate) fn propose_record(
-        &self,
-        state: &mut State,
-        head: &Head,
-        bytes: Arc<[u8]>,
-        payload: Carried,
-        at: &Ordered,
-    ) {
+    pub(crate) fn propose(&self, state: &mut State, head: &Head, bytes: Arc<[u8]>, payload: Carried, batch: u64) {
         let replica = state.replica();
         assert!(head.term == replica.order.term(), "a leader orders in its own term");
-        let (shadow, batch) = (shadow_of(&bytes), at.batch);
+        let shadow = shadow_of(&bytes);
         let index = replica.order.propose(shadow).expect("it was asked before");
         assert_eq!(index, head.index, "the order and the state count the same records");
         let position = order_raft::Position { index, term: head.term };
@@ -131,9 +96,7 @@ impl Groups {
 
     /// True while nobody else can lead a group.
     fn has_lease(&self, state: &mut State) -> bool {
-        let supports = self.replication().supports.lock();
-        let now = self.store().runtime.clock.now_ns();
-        state.replica().order.has_lease(Moment { supports: &supports, now })
+        self.at_this_moment(state, |order, moment| order.has_lease(moment))
     }
     /// True if this brick serves a group, and nobody else can.
     pub fn serves(&self, number: GroupId) -> bool {

@@ -89,9 +89,9 @@ impl Replication {
             cuts: Lock::new("cuts", VecDeque::from([settle::Cut::first(store)])),
         }
     }
-    /// The number among the others of a brick.
-    fn position(&self, brick: BrickId) -> Option<usize> {
-        self.others.iter().position(|member| member.brick == brick)
+    /// The other member with this brick.
+    fn member(&self, brick: BrickId) -> Option<Member> {
+        self.others.iter().copied().find(|member| member.brick == brick)
     }
     /// Ends the connections, and wakes all tasks, so that they see that the groups close.
     pub fn end(&self) {
@@ -118,14 +118,10 @@ impl Groups {
     pub(crate) fn replication(&self) -> &Replication {
         self.replication.as_ref().expect("only bricks with replicas are asked for them")
     }
-    /// Calls the order with the brick's support as it is now, and does what it wants.
-    pub(crate) fn with_order<T>(&self, state: &mut State, call: impl FnOnce(&mut Order, Moment<'_>) -> T) -> T {
+    /// Asks the order something that depends on the brick's support, as it is now.
+    pub(crate) fn at_this_moment<T>(&self, state: &mut State, ask: impl FnOnce(&mut Order, Moment<'_>) -> T) -> T {
         let now = self.store().runtime.clock.now_ns();
-        let done = {
-            let supports = self.replication().supports.lock();
-            call(&mut state.replica().order, Moment { supports: &supports, now })
-        };
-        self.carry_out(state);
-        done
+        let supports = self.replication().supports.lock();
+        ask(&mut state.replica().order, Moment { supports: &supports, now })
     }
 }

@@ -95,10 +95,9 @@ impl Groups {
 const KEPT_BEHIND: u64 = 10_000;
 
 impl State {
-    /// Drops records that the index includes, now those up to `included`, but for those that followers may still need.
-    pub fn forget_kept(&mut self, included: Option<Index>) {
+    /// Drops records that the index has since the checkpoint, but for those that followers may still need.
+    pub fn forget_kept(&mut self) {
         let Some(replica) = self.replica.as_deref_mut() else { return };
-        replica.included = replica.included.max(included.unwrap_or_default());
         let included = replica.included;
         assert!(included <= replica.order.committed(), "the index has what is committed (rule P21)");
         let first = Index((included.0 + 1).saturating_sub(KEPT_BEHIND).max(1));

@@ -4,7 +4,7 @@
 use super::Replication;
 use crate::Groups;
 use crate::replica::codec::{Told, put_told};
-use crate::replica::kept::{Carried, Kept, maps_of};
+use crate::replica::kept::Kept;
 use crate::state::State;
 use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
@@ -52,8 +52,7 @@ struct Shipment {
 
 impl Shipment {
     fn is_in_memory(&self) -> bool {
-        let is_here = |Carried { slices, runs }: &Carried| runs.is_empty() || !slices.is_empty();
-        self.records.iter().all(|kept| is_here(&kept.payload))
+        self.records.iter().all(|kept| kept.payload.is_in_memory())
     }
 }
 
@@ -63,8 +62,7 @@ impl Groups {
     pub(super) fn ship(&self, state: &mut State, to: ReplicaId, message: Message) {
         let replication = self.replication();
         let at = replication.others.iter().position(|member| member.replica == to);
-        let at = at.expect("the order has messages for members");
-        assert!(to != replication.me.replica, "no replica tells itself");
+        let at = at.expect("the order has messages for the other members");
         let mut records = Vec::new();
         if let Body::Append { previous, entries, .. } = &message.body {
             for (number, entry) in (1..).zip(entries) {
@@ -117,23 +115,19 @@ impl Groups {
     /// Reads the payloads that are not in memory. Errors: `Corrupt` if a block is no longer where it was.
     async fn read_payloads(&self, shipment: &mut Shipment) -> Result<()> {
         let _pin = self.store().pin();
-        for kept in &mut shipment.records {
-            if kept.payload.runs.is_empty() || !kept.payload.slices.is_empty() {
-                continue;
-            }
-            let record = kept.record()?;
-            let mut crcs = maps_of(&record.edits).flat_map(|described| described.crcs.iter().copied());
-            for run in &kept.payload.runs {
+        for Kept { payload, .. } in shipment.records.iter_mut().filter(|kept| !kept.payload.is_in_memory()) {
+            let mut crcs = payload.crcs.iter();
+            for run in &payload.runs {
                 let gone = || Error::new(Kind::Corrupt, "a record's blocks are no longer where they were written");
                 let buffer = self.store().runtime.buffer(usize::from(run.count) * BLOCK_BYTES)?;
                 let (buffer, result) = self.store().read(Purpose::Other, run.place, buffer).await;
                 result?;
-                let is_whole = buffer.chunks(BLOCK_BYTES).all(|block| crcs.next() == Some(crc32c(block)));
+                let is_whole = buffer.chunks(BLOCK_BYTES).all(|block| crcs.next() == Some(&crc32c(block)));
                 if !is_whole {
                     return Err(gone());
                 }
                 let length = buffer.len();
-                kept.payload.slices.push(buffer.share().slice(0..length));
+                payload.slices.push(buffer.share().slice(0..length));
             }
         }
         Ok(())
@@ -145,32 +139,24 @@ impl Replication {
         let Shipment { group, everyone, message, records } = shipment;
         let Some(peers) = self.peers() else { return };
         let to = PeerId(self.others[at].brick.0);
-        let send = |told: &Told, payload: Vec<Slice>, crcs: Vec<u32>| {
+        let send = |told: &Told, payload: Vec<Slice>, crcs: &[u32]| {
             let mut body = Vec::with_capacity(256);
             put_told(&mut body, told);
-            let sums = Sums::known(0, crcs.into_iter().collect());
+            let sums = Sums::known(0, crcs.iter().copied().collect());
             peers.send(to, &Parcel { group, body, payload, sums });
         };
-        for kept in records {
-            let record = kept.record().expect("it was read before it was kept");
-            let crcs: Vec<u32> = maps_of(&record.edits).flat_map(|described| described.crcs).copied().collect();
-            assert!(payload_blocks(&kept) == crcs.len(), "each block has its checksum");
+        for Kept { bytes, payload, .. } in records {
+            let crcs = &payload.crcs;
             let pieces = crcs.len().div_ceil(PARCEL_BLOCKS_MAX).max(1);
-            let Kept { position, bytes, payload, .. } = kept;
             for piece in 0..pieces {
                 let (from, to) = (piece * PARCEL_BLOCKS_MAX, crcs.len().min((piece + 1) * PARCEL_BLOCKS_MAX));
                 let told = match piece {
-                    0 => Told::Record { position, bytes: bytes.to_vec(), more: (pieces - 1) as u8 },
+                    0 => Told::Record { bytes: bytes.to_vec(), more: (pieces - 1) as u8 },
                     _ => Told::Piece,
                 };
-                send(&told, payload.part(from..to), crcs[from..to].to_vec());
+                send(&told, payload.part(from..to), &crcs[from..to]);
             }
         }
-        send(&Told::Message { from: self.me.replica, everyone, message }, Vec::new(), Vec::new());
+        send(&Told::Message { from: self.me.replica, everyone, message }, Vec::new(), &[]);
     }
-}
-
-/// The number of a record's blocks in memory.
-fn payload_blocks(kept: &Kept) -> usize {
-    kept.payload.slices.iter().map(|slice| slice.len() / BLOCK_BYTES).sum()
 }

@@ -4,19 +4,17 @@ use crate::Groups;
 use crate::replica::kept::{Carried, Kept, maps_of};
 use crate::replica::{Stashed, Todo};
 use crate::state::State;
-use base::limits::BLOCK_BYTES;
 use base::{Edit, Outcome, RequestId, Result, SessionId, Sync, Term, VolumeId};
 use order_raft::{Record, Shadow};
 use runtime::seeded::{Bug, active};
-use std::sync::Arc;
-use store::format::record::{Head, Run, Vote, encode_replicated};
-use store::log::{Entry, Payload as Logged};
+use store::format::record::{Head, Record as Logged, Run, Vote, encode_replicated};
+use store::format::values::Promise;
+use store::log::{Entry, Payload};
 
 impl Groups {
     /// Does what the order wants, as far as the log has room; the rest as soon as it has.
     pub(crate) fn carry_out(&self, state: &mut State) {
-        let effects = state.replica().order.take();
-        state.replica().note(effects);
+        state.replica().collect();
         self.work_off(state);
     }
 
@@ -85,80 +83,79 @@ impl Groups {
             Todo::Old(old) => {
                 let shadows = replica.kept.shadows(old.first.0..old.end.0);
                 replica.order.found(old, shadows);
-                let effects = replica.order.take();
-                replica.note(effects);
+                replica.collect();
             }
             Todo::Vote(..) | Todo::Append(..) => unreachable!("these go into the log"),
         }
     }
 
     fn log_vote(&self, state: &mut State, term: Term, voted_for: Option<base::ReplicaId>) -> Result<()> {
-        let ordered = self.store().log.append_vote(&Vote { group: state.group, term, voted_for })?;
+        let vote = Vote { group: state.group, term, voted_for };
+        let ordered = self.store().log.append_vote(&vote)?;
         let replica = state.replica();
         assert!(term >= replica.promise.term, "terms never fall");
         replica.batch = ordered.batch;
-        replica.promise = store::format::values::Promise { term, voted_for };
+        replica.promise = Promise::of(&vote);
         Ok(())
     }
 
     /// Logs a record that the order wants in the log, unless this replica has proposed it, and so logged it before. What the log has no
     /// room for comes back.
-    fn log_record(&self, state: &mut State, record: Record, stashed: Option<Stashed>) -> Result<(), Option<Stashed>> {
+    fn log_record(
+        &self,
+        state: &mut State,
+        record: Record,
+        stashed: Option<Box<Stashed>>,
+    ) -> Result<(), Option<Box<Stashed>>> {
         if state.replica().kept.get(record.position.index).is_some_and(|kept| kept.position == record.position) {
             return Ok(());
         }
         let Some(stashed) = stashed else {
             assert!(record.shadow == Shadow::TERM, "a record that was not sent is the first of this leader's term");
-            let bytes = self.first_of_term(state, &record);
-            return self.log_bytes(state, record, bytes, &[], &[]).map_err(|_| None);
+            let first = self.first_of_term(state, &record);
+            return self.log_sent(state, record, &first).map_err(|_| None);
         };
-        let runs: Vec<Run> = stashed.tickets.iter().flat_map(|ticket| ticket.runs()).copied().collect();
-        if self.log_bytes(state, record, stashed.bytes.clone(), &stashed.slices, &runs).is_err() {
+        if self.log_sent(state, record, &stashed).is_err() {
             return Err(Some(stashed));
         }
         stashed.tickets.into_iter().for_each(|ticket| self.store().bulk.close(ticket));
         Ok(())
     }
 
-    /// The record with which this leader's term begins.
-    fn first_of_term(&self, state: &State, record: &Record) -> Arc<[u8]> {
+    /// The record with which this leader's term begins, as if it had been sent.
+    fn first_of_term(&self, state: &State, record: &Record) -> Stashed {
         let (term, index) = (record.position.term, record.position.index);
-        let (session, request, outcome) = (SessionId(0), RequestId(0), Outcome::Done);
-        let head = Head { group: state.group, term, index, volume: VolumeId(0), session, request, outcome };
+        let (volume, session, request, outcome) = (VolumeId(0), SessionId(0), RequestId(0), Outcome::Done);
+        let head = Head { group: state.group, term, index, volume, session, request, outcome };
+        let edits = vec![Edit::Term { term, start: self.store().epoch }];
         let mut bytes = Vec::with_capacity(128);
-        encode_replicated(&mut bytes, &head, &[Edit::Term { term, start: self.store().epoch }]);
-        bytes.into()
+        encode_replicated(&mut bytes, &head, &edits);
+        let record = Logged { group: state.group, term, index, volume, session, request, outcome, edits };
+        let (from, slices, crcs, tickets) = (self.replication().me.brick, Vec::new(), Vec::new(), Vec::new());
+        Stashed { from, record, bytes: bytes.into(), slices, crcs, more: 0, tickets }
     }
 
-    fn log_bytes(
-        &self,
-        state: &mut State,
-        record: Record,
-        bytes: Arc<[u8]>,
-        slices: &[runtime::Slice],
-        placed: &[Run],
-    ) -> Result<()> {
-        let decoded = store::format::record::decode_record(&bytes).expect("it was read before it was taken");
-        let described: Vec<_> = maps_of(&decoded.edits).collect();
-        assert!((decoded.group, decoded.index) == (state.group, record.position.index), "a record is of its place");
+    fn log_sent(&self, state: &mut State, record: Record, sent: &Stashed) -> Result<()> {
+        let Stashed { record: logged, bytes, slices, tickets, .. } = sent;
+        assert!(logged.group == state.group && sent.position() == record.position, "a record is of its place");
+        let described: Vec<_> = maps_of(&logged.edits).collect();
+        let placed: Vec<Run> = tickets.iter().flat_map(|ticket| ticket.runs()).copied().collect();
         let payload = match (slices.is_empty(), placed.is_empty()) {
-            (true, true) => Logged::None,
-            (_, false) => Logged::Placed(placed),
-            (false, true) => Logged::Inline(slices),
+            (true, true) => Payload::None,
+            (_, false) => Payload::Placed(&placed),
+            (false, true) => Payload::Inline(slices),
         };
-        let owner = (state.group, decoded.volume, record.position.index);
-        let entry = Entry { owner, replicated: &bytes, payload, described: &described };
+        let owner = (state.group, logged.volume, record.position.index);
+        let entry = Entry { owner, replicated: bytes, payload, described: &described };
         let ordered = self.store().log.append_one_record(&entry, Sync::Data)?;
-        let blocks = slices.iter().map(|slice| slice.len() / BLOCK_BYTES).sum::<usize>();
-        let runs = match ordered.place {
-            Some(place) => vec![Run { place, count: blocks as u16 }],
-            None => placed.to_vec(),
+        let payload = match ordered.place {
+            Some(place) => Carried::of(&logged.edits, slices, &[Run { place, count: sent.crcs.len() as u16 }]),
+            None => Carried::of(&logged.edits, &[], &placed),
         };
-        let slices = if ordered.place.is_some() { slices } else { &[] };
         let (position, shadow, batch) = (record.position, record.shadow, ordered.batch);
         let replica = state.replica();
         replica.batch = batch;
-        replica.kept.push(Kept { position, shadow, bytes, payload: Carried::of(slices, runs), batch });
+        replica.kept.push(Kept { position, shadow, bytes: bytes.clone(), payload, batch });
         Ok(())
     }
 }

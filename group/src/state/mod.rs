@@ -8,6 +8,7 @@ mod intervals;
 pub(crate) mod known;
 pub(crate) mod load;
 pub(crate) mod overlay;
+mod replicated;
 pub(crate) mod rows;
 mod session;
 mod taken;

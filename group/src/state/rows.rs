@@ -1,7 +1,6 @@
 //! The rows of the index that a group's state begins with.
 
 use super::State;
-use crate::replica::Replica;
 use base::Result;
 use store::format::values::{GroupRow, SessionRow, TermRow};
 use store::format::{keys, values};
@@ -41,9 +40,5 @@ impl State {
         self.dropped.clear();
         self.pending.clear();
         self.pending_order.clear();
-    }
-    /// The replica, of a group that has others.
-    pub fn replica(&mut self) -> &mut Replica {
-        self.replica.as_deref_mut().expect("only groups with replicas are asked for them")
     }
 }

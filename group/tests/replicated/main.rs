@@ -7,9 +7,17 @@ mod seeded;
 
 use base::{At, Ino, Op, Reply, Sync};
 use rig::{BRICKS, Client, begin, cluster, until};
+use std::sync::Arc;
 
 fn options() -> group::Options {
     group::Options::for_memory(256 << 20)
+}
+
+/// A client of new bricks, and a file.
+async fn with_file(cluster: &Arc<rig::Cluster>) -> (Client, Ino) {
+    let client = begin(cluster).await;
+    let ino = client.create("file").await.expect("a new file");
+    (client, ino)
 }
 
 /// Appends to a file. Returns where.
@@ -25,8 +33,7 @@ async fn append(client: &Client, ino: Ino, bytes: &[u8]) -> u64 {
 fn a_change_is_on_all_replicas() {
     let (mut fleet, cluster) = cluster(1, options());
     fleet.block_on(async {
-        let client = begin(&cluster).await;
-        let ino = client.create("file").await.expect("a new file");
+        let (client, ino) = with_file(&cluster).await;
         assert_eq!(append(&client, ino, &[7; 10_000]).await, 0);
         assert_eq!(append(&client, ino, &[8; 300_000]).await, 10_000);
         let read = client.call(Op::Read { ino, offset: 9_999, length: 2 }, None).await.expect("it can be read");
@@ -41,8 +48,7 @@ fn a_change_is_on_all_replicas() {
 fn a_deposed_leader_drops_what_was_not_committed() {
     let (mut fleet, cluster) = cluster(2, options());
     fleet.block_on(async {
-        let client = begin(&cluster).await;
-        let ino = client.create("file").await.expect("a new file");
+        let (client, ino) = with_file(&cluster).await;
         append(&client, ino, &[1; 100]).await;
         let old = cluster.leader().expect("somebody has answered");
         for other in (0..BRICKS).filter(|other| *other != old) {
@@ -84,8 +90,7 @@ fn a_deposed_leader_drops_what_was_not_committed() {
 fn a_leader_without_its_lease_answers_no_read() {
     let (mut fleet, cluster) = cluster(3, options());
     fleet.block_on(async {
-        let client = begin(&cluster).await;
-        let ino = client.create("file").await.expect("a new file");
+        let (client, ino) = with_file(&cluster).await;
         append(&client, ino, &[1; 100]).await;
         let old = cluster.leader().expect("somebody has answered");
         let read = || Op::Read { ino, offset: 0, length: 1000 };
@@ -107,8 +112,7 @@ fn a_follower_gets_all_since_it_left_although_the_others_were_started_again() {
     let often = group::Options { replay_records: 20, ..options() };
     let (mut fleet, cluster) = cluster(4, often);
     fleet.block_on(async {
-        let client = begin(&cluster).await;
-        let ino = client.create("file").await.expect("a new file");
+        let (client, ino) = with_file(&cluster).await;
         append(&client, ino, &[1; 100]).await;
         agree(&cluster).await;
         // Longer than a brick waits for more changes before it makes a checkpoint.
