@@ -120,7 +120,12 @@ impl Cluster {
     pub fn stop(&self, number: usize, survival: Option<Survival>) -> DiskImage {
         self.groups.lock().expect("no panic")[number] = None;
         let image = match survival {
-            None => self.hosts.kill(number),
+            // Nothing but the brick's lock, which outlives I/O under way, keeps the last writes to the superblock and to segments that are
+            // being made ready from the next process, and a simulated brick has no lock.
+            None => self
+                .hosts
+                .kill(number)
+                .keep_late(|file, at| file != "superblock" && !at.is_multiple_of(SEGMENT_BYTES_MIN)),
             Some(survival) => self.hosts.crash(number, survival),
         };
         self.mailboxes[number].0.lock().expect("no panic").clear();
