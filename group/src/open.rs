@@ -10,7 +10,7 @@ use crate::state::load::{Wanted, load_blocking, rests_on};
 use crate::state::rows::Rows;
 use crate::state::{Block, CacheBudgets, State};
 use crate::{Group, Groups, Options};
-use base::{Edit, GroupId, Ino, Intent, IntentId, Result, Sync, Term, VolumeId};
+use base::{Edit, Error, GroupId, Ino, Intent, IntentId, Kind, Result, Sync, Term, VolumeId};
 use names::{Part, Seen};
 use runtime::Lock;
 use runtime::seeded::{Bug, active};
@@ -84,7 +84,7 @@ fn apply(
         };
         let Some(group) = groups.get(record.group) else {
             let what = "the log holds a record of a group that the brick does not have";
-            return Err(base::Error::new(base::Kind::Corrupt, what).with(record.group));
+            return Err(Error::new(Kind::Corrupt, what).with(record.group));
         };
         if let Some(replicas) = replicas {
             replicas.lock().entry(record.group).or_default().find(record, runs, batch)?;
@@ -170,6 +170,10 @@ impl Groups {
         let runtime = opening.runtime().clone();
         let index = opening.index().clone();
         let superblock = opening.superblock();
+        if replicas.is_some() && superblock.groups > 1 {
+            let what = "a brick that others replicate has one group: format it with --groups 1";
+            return Err(Error::new(Kind::Unsupported, what).with(superblock.groups));
+        }
         // Replayed blocks get this epoch as their birth, though they may have been written in an earlier one: births
         // only serve to compare which block is older.
         let (count, epoch) = (superblock.groups, superblock.epoch as u32);
@@ -357,7 +361,7 @@ impl Groups {
                 let missing: Vec<_> = rests.iter().filter(gone).map(|ino| Wanted::Inode(*ino)).collect();
                 if missing.is_empty() {
                     match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
-                        Err(error) if error.kind == base::Kind::Busy => {}
+                        Err(error) if error.kind == Kind::Busy => {}
                         ordered => return ordered.map(drop),
                     }
                 }

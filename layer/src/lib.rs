@@ -13,6 +13,7 @@
 mod change;
 mod delay;
 mod fault;
+mod leading;
 mod limit;
 mod read_only;
 mod rights;
@@ -23,6 +24,7 @@ mod tests;
 
 pub use change::{Change, Plan};
 pub use group::{Answer, Context, Position};
+pub use leading::Leading;
 pub use limit::LimitSummary;
 pub use rights::{Gate, Recognised, Right};
 pub use service::Served;

@@ -57,6 +57,9 @@ impl Served {
     ) -> Arc<Server<Served>> {
         Server::start(runtime, listener, credentials, Arc::new(self), known)
     }
+    pub(crate) fn groups(&self) -> &Arc<Groups> {
+        &self.groups
+    }
     /// Refuses a session of another client.
     fn check_holder(&self, session: SessionId, client: &Name) -> Result<(), Refused> {
         let known = self.groups.network_sessions();
@@ -116,7 +119,12 @@ impl Service for Served {
             return Err(refused(Reason::Cluster, "the client has joined another cluster than this server's"));
         }
         let Some(name) = &hello.volume else { return Err(refused(Reason::Volume, "a client asks for a volume")) };
-        let volume = self.volume_of(session, name).await.map_err(|error| told(Reason::Volume, &error))?;
+        let volume = self.volume_of(session, name).await;
+        // Who leads no more may not know which volumes there are.
+        if !self.groups.leads() {
+            return Err(refused(Reason::Busy, "another brick leads, or will"));
+        }
+        let volume = volume.map_err(|error| told(Reason::Volume, &error))?;
         let (read_only, squash_root) = match &rights {
             None => (hello.read_only, false),
             Some(rights) => {

@@ -38,6 +38,9 @@ impl Target {
     /// Performs an operation.
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         match self {
+            Target::Local(groups) if groups.is_replicated() => {
+                Box::pin(groups.call_replicated(context, op, data)).await
+            }
             Target::Local(groups) => groups.call(context, op, data).await,
             // Operations of local mounts need not have room for it.
             Target::Cluster(client) => Box::pin(client.call(context, op, data)).await,

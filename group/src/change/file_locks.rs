@@ -65,6 +65,11 @@ impl Groups {
         let mut held = self.locks.locks.lock();
         locks.iter().filter(|lock| !held.reclaim(volume, Owned { session, lock: **lock })).copied().collect()
     }
+    /// Forgets all locks of all sessions.
+    pub(crate) fn forget_locks(&self) {
+        *self.locks.locks.lock() = Locks::default();
+        self.locks.freed.lock().clear();
+    }
     /// Forgets all locks of a session.
     pub(crate) fn end_locks(&self, session: SessionId) {
         let freed = self.locks.locks.lock().end(session);

@@ -219,24 +219,28 @@ impl Groups {
             }
             sessions.start
         };
+        let mut now = self.term();
         for group in self.states() {
             let (term, edits) = {
                 let state = group.state.lock();
                 let is_known = state.sessions.get(&session).is_some_and(|known| known.holder.as_ref() == Some(holder));
                 let put = (!is_known).then(|| Edit::SessionPut { session, holder: Box::new(holder.clone()) });
-                let has_begun = state.terms.last().is_some_and(|last| (last.term, last.start) == (state.term(), start));
                 let term = state.term();
+                // Of groups with replicas no change is ever lost, so nobody asks.
+                let has_begun = self.is_replicated()
+                    || state.terms.last().is_some_and(|last| (last.term, last.start) == (term, start));
                 (term, put.into_iter().chain((!has_begun).then_some(Edit::Term { term, start })).collect::<Vec<_>>())
             };
             if !edits.is_empty() {
                 self.order_here(Part { volume: VolumeId(0), group: group.number, edits }).await?;
             }
-            assert!(term == self.term(), "all groups of a brick have one term");
+            assert!(self.is_replicated() || term == now, "all groups that a brick has alone have one term");
+            now = term;
         }
         self.all_committed(base::Sync::All, None).await?;
         let volume = holder.volume;
         self.sessions.lock().served.entry(session).or_insert_with(|| Served::remote(volume, true)).is_in = true;
-        Ok(Begun { term: self.term(), start })
+        Ok(Begun { term: now, start })
     }
 
     /// Takes in a part of what the client of a session from before the start has open and knows; the first part takes the place of
@@ -341,10 +345,22 @@ impl Groups {
 
     /// True if a change that a client was told of is not in its group's order any more (rule P3).
     pub fn is_lost(&self, position: &wire::Position, start: u64) -> bool {
+        if self.is_replicated() {
+            // Each change was committed before it was answered.
+            return false;
+        }
         match self.hosted(position.group) {
             Some(group) => group.state.lock().is_lost(position.term, position.index, start),
             None => true,
         }
+    }
+
+    /// Forgets what is known here of all sessions: none is served now.
+    pub(crate) fn forget_sessions_here(&self) {
+        *self.sessions.lock() = Sessions::default();
+        self.states().iter().for_each(|group| group.state.lock().known.end_all());
+        self.forgotten.lock().clear();
+        self.forget_locks();
     }
 
     /// Notes, at a start, the sessions of clients on other machines. Returns their volumes: until they have told what they have open,

@@ -55,7 +55,7 @@ impl Groups {
     /// Waits as `committed` for all that this brick has ordered.
     pub(crate) async fn all_committed(&self, sync: Sync, span: Option<&Span>) -> Result<()> {
         if self.replication.is_some() {
-            Box::pin(self.all_replicated()).await?;
+            return Box::pin(self.all_replicated()).await;
         }
         let log = &self.store().log;
         log.wait(log.last_batch(), sync, span).await

@@ -187,16 +187,15 @@ impl Replica {
         self.note(effects);
     }
 
-    /// Begins a role. True if the replica served until now.
+    /// Begins a role. True if the replica's service ends with that.
     pub fn begin_role(&mut self, term: Term, role: Role) -> bool {
         if let Role::Leader(from) = role {
             assert!(from.0 > 0 && term == self.order.term(), "a leader's term begins with a record");
             self.leads = Some((term, from));
         }
         let goes_on = self.serves == Some(term) && matches!(role, Role::Leader(_));
-        let served = self.serves.take_if(|_| !goes_on);
         self.campaigns_ns = None;
-        served.is_some()
+        self.serves.is_some() && !goes_on
     }
 
     /// The tickets of batches up to this one are due: the latest of them.

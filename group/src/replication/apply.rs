@@ -4,7 +4,7 @@ use crate::replica::kept::{Kept, maps_of};
 use crate::state::State;
 use crate::state::load::{Wanted, rests_on};
 use crate::{Group, Groups};
-use base::{Edit, GroupId, Index, Result, VolumeId};
+use base::{Edit, GroupId, Index, Result, Term, VolumeId};
 use names::Seen;
 use std::sync::Arc;
 use store::format::record::{Head, Places, Record};
@@ -18,8 +18,8 @@ enum Step {
     Load(VolumeId, Wanted),
     Volumes,
     Rebuild,
-    /// The replica serves from now on.
-    Serves,
+    /// The replica serves from now on, in this term.
+    Serves(Term),
 }
 
 impl Groups {
@@ -47,11 +47,12 @@ impl Groups {
                 Step::Load(volume, wanted) => self.load(volume, vec![wanted], None).await?,
                 Step::Volumes => self.learn_volumes().await?,
                 Step::Rebuild => self.rebuild(group).await?,
-                Step::Serves => {
+                Step::Serves(term) => {
                     let volumes = self.volumes().await?;
                     volumes.iter().for_each(|volume| self.note_volume(volume));
                     // The leader before may have ordered a change's first record and not the others.
                     self.redo_intents().await?;
+                    self.begin_tenure(group.number, term);
                     self.store().log.segment_came.notify();
                 }
             }
@@ -67,7 +68,7 @@ impl Groups {
             let next = Index(state.row.applied.0 + 1);
             let replica = state.replica();
             if next > replica.order.committed().min(replica.kept.last()) {
-                return Ok(if self.begin_service(&mut state) { Step::Serves } else { Step::Done });
+                return Ok(self.begin_service(&mut state).map_or(Step::Done, Step::Serves));
             }
             let kept = replica.kept.get(next).expect("what is applied next is kept").clone();
             let record = kept.record()?;
@@ -99,18 +100,19 @@ impl Groups {
         self.note_overlay(state);
     }
 
-    /// Begins to serve, if this replica leads and has applied the record with which its term begins.
-    fn begin_service(&self, state: &mut State) -> bool {
-        let (applied, replica) = (state.row.applied, state.replica());
-        let Some((term, from)) = replica.leads else { return false };
+    /// Begins to serve, if this replica leads, with a lease, and has applied the record with which its term begins. The term.
+    fn begin_service(&self, state: &mut State) -> Option<Term> {
+        let (applied, has_lease) = (state.row.applied, self.has_lease(state));
+        let replica = state.replica();
+        let (term, from) = replica.leads?;
         let leads = replica.order.is_leader() && replica.order.term() == term && replica.serves.is_none();
-        if !leads || applied < from || replica.order.committed() < from {
-            return false;
+        if !leads || !has_lease || applied < from || replica.order.committed() < from {
+            return None;
         }
         assert!(!replica.rebuilds && replica.kept.last() >= from, "who serves has all that was ordered");
         replica.serves = Some(term);
         state.begin_life(term);
-        true
+        Some(term)
     }
 
     /// Loads all volumes into the catalogue's group: one is dropped by its id, and its row has its name as key.

@@ -134,6 +134,13 @@ impl Groups {
         let (lacks, leads_alone) =
             self.at_this_moment(&mut state, |order, moment| (order.lacks_leader(moment), order.has_lease(moment)));
         let replica = state.replica();
+        match (replica.serves.is_some(), leads_alone) {
+            (true, false) => self.end_service(&mut state),
+            // It may have waited for its lease.
+            (false, true) => self.replication().wake(group.number),
+            _ => {}
+        }
+        let replica = state.replica();
         if !lacks {
             replica.campaigns_ns = None;
             if replica.order.is_leader() && (replica.nudges || !leads_alone) {

@@ -74,8 +74,9 @@ impl Groups {
         let number = crate::change::deciding_group(&op);
         let term = self.state(number).state.lock().replica().serves()?;
         let answer = self.call(context, op, data).await;
-        if answer.as_ref().is_ok_and(|answer| answer.position.is_some()) {
-            return answer;
+        if let Ok(Answer { position: Some(position), .. }) = answer {
+            // It was committed before it was answered.
+            return answer.map(|answer| Answer { position: Some(Position { durable: true, ..position }), ..answer });
         }
         if answer.as_ref().is_err_and(|error| error.kind == base::Kind::Elsewhere) {
             return answer;
@@ -95,7 +96,7 @@ impl Groups {
     }
 
     /// True while nobody else can lead a group.
-    fn has_lease(&self, state: &mut State) -> bool {
+    pub(super) fn has_lease(&self, state: &mut State) -> bool {
         self.at_this_moment(state, |order, moment| order.has_lease(moment))
     }
     /// True if this brick serves a group, and nobody else can.

@@ -17,6 +17,7 @@ pub(crate) mod lead;
 mod rebuild;
 pub(crate) mod settle;
 mod ship;
+mod tenure;
 mod work;
 
 pub use lead::ReplicaStatus;
@@ -62,6 +63,7 @@ pub(crate) struct Replication {
     pub stuck_came: Event,
     /// The way to each of the others.
     pub ways: Vec<ship::Way>,
+    pub tenures: tenure::Tenures,
     /// Cuts of checkpoints that replay may start at.
     pub cuts: Lock<VecDeque<settle::Cut>>,
 }
@@ -86,6 +88,7 @@ impl Replication {
             applying_came: Event::new(),
             stuck: Lock::new("stuck", Vec::new()),
             stuck_came: Event::new(),
+            tenures: tenure::Tenures::default(),
             cuts: Lock::new("cuts", VecDeque::from([settle::Cut::first(store)])),
         }
     }
@@ -97,6 +100,7 @@ impl Replication {
     pub fn end(&self) {
         self.peers().inspect(|peers| peers.stop());
         [&self.waiting_came, &self.applying_came, &self.stuck_came].into_iter().for_each(Event::notify);
+        self.tenures.wake();
         self.ways.iter().for_each(ship::Way::wake);
     }
     fn peers(&self) -> Option<Arc<Peers<Groups>>> {

@@ -74,8 +74,7 @@ impl Groups {
             }
             Todo::Role(term, role) => {
                 if replica.begin_role(term, role) {
-                    // Those who lead from now on are told anew what clients have open.
-                    state.known.end_all();
+                    self.end_service(state);
                 }
                 self.state(group).committed.notify();
                 self.replication().wake(group);

@@ -8,6 +8,7 @@ mod changes;
 mod holdings;
 mod join;
 mod patience;
+mod search;
 mod sharing;
 mod window;
 
@@ -19,7 +20,6 @@ use crate::codec::{Body, Sums, op, reply};
 use crate::credit::bytes_of;
 use crate::lane::{Came, Cipher, Lane, Reader};
 use crate::locks::Locks;
-use crate::pauses::Pauses;
 use crate::share::Share;
 use crate::tls::{Credentials, Tls};
 use crate::{Answer, Context, FrameKind, Header};
@@ -34,6 +34,7 @@ pub use join::join;
 use runtime::net::Address;
 use runtime::tasks::{Local, either};
 use runtime::{Buf, Event, Lock, Runtime, Slice, Span, Stage, Stamp};
+use search::{CONNECT_NS, GREETING_NS, Search};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -103,6 +104,8 @@ struct Wire {
     lane: Option<Arc<Lane>>,
     pending: BTreeMap<u64, Arc<Pending>>,
     quality: Quality,
+    /// The time at which a pulse was answered over it, or the connection was made.
+    heard_ns: u64,
 }
 
 /// The way to the server, as an operator wants to know it.
@@ -506,7 +509,7 @@ impl Client {
             let addresses = self.addresses.lock();
             addresses[attempt % addresses.len()].clone()
         };
-        let connection = self.runtime.net.connect(&address).await?;
+        let connection = self.soon(CONNECT_NS, self.runtime.net.connect(&address)).await?;
         let credentials = self.credentials.lock().clone();
         let tls = credentials.map(|(credentials, name)| Tls::client(&credentials, &name)).transpose()?;
         let lane = Lane::start(&self.runtime, connection, tls);
@@ -546,7 +549,7 @@ impl Client {
         };
         let sent_ns = self.runtime.clock.now_ns();
         lane.outbox.push(None, |out| hello.frame(out, self.header(FrameKind::Hello)));
-        let came = reader.next().await?.ok_or_else(gone)?;
+        let came = self.soon(GREETING_NS, reader.next()).await?.ok_or_else(gone)?;
         match came.header.kind {
             FrameKind::HelloOk => {}
             FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| None),
@@ -607,7 +610,7 @@ impl Client {
             let locks = locks.next().unwrap_or_default();
             let reclaim = Reclaim { volume, held, locks, changed, more: part < last };
             lane.outbox.push(None, |out| reclaim.frame(out, self.header(FrameKind::Reclaim)));
-            let came = reader.next().await?.ok_or_else(gone)?;
+            let came = self.soon(GREETING_NS, reader.next()).await?.ok_or_else(gone)?;
             match came.header.kind {
                 FrameKind::ReclaimDone => {
                     let ReclaimDone { lost, undone, .. } = ReclaimDone::decode(reader.body())?;
@@ -632,7 +635,7 @@ impl Client {
     fn install(&self, core: usize, lane: &Arc<Lane>) {
         let mut wire = self.wires[core].lock();
         wire.pending.values().for_each(|pending| send(lane, pending));
-        wire.lane = Some(lane.clone());
+        (wire.lane, wire.heard_ns) = (Some(lane.clone()), self.runtime.clock.now_ns());
     }
     async fn take_replies(self: &Arc<Client>, core: usize, reader: &mut Reader, boot: u64) -> Result<()> {
         while let Some(Came { header, payload }) = reader.next().await? {
@@ -649,6 +652,7 @@ impl Client {
                 }
                 FrameKind::PulseOk => {
                     let PulseOk { sequence, boot, lease_ms, caches, alarms, late_ns } = PulseOk::decode(reader.body())?;
+                    self.pulse_is_answered(core);
                     self.server.lock().late = (alarms, late_ns);
                     self.share.lease.lock().pulse_is_heard(sequence, boot, caches, u64::from(lease_ms) * 1_000_000);
                     self.hear_caches();
@@ -691,17 +695,17 @@ impl Client {
 /// Keeps a core's connection.
 async fn connect(client: Arc<Client>, core: usize) {
     let clock = client.runtime.clock.clone();
-    let mut pauses = Pauses::new();
-    for attempt in core.. {
+    let mut search = Search::of(core);
+    loop {
         let began_ns = clock.now_ns();
-        if let Err(error) = client.converse(core, attempt).await {
+        if let Err(error) = client.converse(core, search.attempt).await {
             client.server.lock().reach.error = Some(error);
         }
-        let pause_ns = pauses.next_ns(&*client.runtime.random, clock.now_ns() - began_ns);
         let ticket = client.changed.ticket();
         if client.is_over.load(Ordering::Acquire) {
             return;
         }
+        let pause_ns = search.go_on(&client, clock.now_ns() - began_ns);
         either(clock.sleep(pause_ns), client.changed.after(ticket)).await;
     }
 }
@@ -714,7 +718,7 @@ async fn pulse(client: Arc<Client>) {
         let sequence = client.pulses.fetch_add(1, Ordering::Relaxed) + 1;
         client.share.lease.lock().sends_pulse(sequence, clock.now_ns());
         let pulse = Pulse { sequence, seen: 0, done: client.window.lock().done(), clock: clock.wall() };
-        client.say(&pulse);
+        client.give_pulse(&pulse);
         client.lose_patience();
     }
 }

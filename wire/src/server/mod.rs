@@ -676,6 +676,10 @@ impl<S: Service> Talk<S> {
         context.span.mark(Stage::Other, runtime.stamp());
         self.session.finish(request);
         let failed = answer.as_ref().err().map(|error| error.kind);
+        if failed == Some(Kind::Elsewhere) {
+            // Nobody can be served here any more: the client looks for who leads, and asks there again.
+            return self.lane.close(runtime);
+        }
         self.reply(&header, &context, &asked, answer).await;
         self.record(&context, &asked, failed);
     }

@@ -1,0 +1,114 @@
+//! Tenures: the times in which this brick leads its groups, and serves clients. A tenure is to clients what a start of the process is
+//! where a brick has its groups alone: sessions go on, and until each has told what it has open, nothing is freed (rule P11).
+//!
+//! A tenure ends when another brick may lead, be it that nobody does: who has lost its lease can't answer, and clients look elsewhere
+//! (rule P4).
+
+use crate::Groups;
+use crate::state::State;
+use base::{GroupId, Result, SessionId, Term};
+use runtime::{Event, Lock};
+
+/// The present tenure.
+pub(crate) struct Tenures {
+    now: Lock<Now>,
+    changed: Event,
+}
+
+#[derive(Default)]
+struct Now {
+    /// Number of tenures so far.
+    count: u64,
+    is_in: bool,
+}
+
+impl Default for Tenures {
+    fn default() -> Tenures {
+        Tenures { now: Lock::new("tenure", Now::default()), changed: Event::new() }
+    }
+}
+
+impl Tenures {
+    /// The number of the present one.
+    fn number(&self) -> Option<u64> {
+        let now = self.now.lock();
+        now.is_in.then_some(now.count)
+    }
+    fn begin(&self) {
+        let mut now = self.now.lock();
+        assert!(!now.is_in, "a tenure ends before the next one begins");
+        *now = Now { count: now.count + 1, is_in: true };
+        drop(now);
+        self.changed.notify();
+    }
+    fn end(&self) {
+        self.now.lock().is_in = false;
+        self.changed.notify();
+    }
+    /// Wakes all who wait, so that they see that the groups close.
+    pub fn wake(&self) {
+        self.changed.notify();
+    }
+}
+
+impl Groups {
+    /// True if other bricks have these groups, too.
+    pub fn is_replicated(&self) -> bool {
+        self.replication.is_some()
+    }
+    /// True if clients can be served: nobody else leads one of the groups.
+    pub fn leads(&self) -> bool {
+        !self.is_replicated() || self.states().iter().all(|group| self.serves(group.number))
+    }
+    /// Waits for a tenure. Its number; None if the groups close.
+    pub async fn next_tenure(&self) -> Option<u64> {
+        let tenures = &self.replication().tenures;
+        loop {
+            let ticket = tenures.changed.ticket();
+            if self.is_closing() {
+                return None;
+            }
+            if let Some(number) = tenures.number() {
+                return Some(number);
+            }
+            tenures.changed.after(ticket).await;
+        }
+    }
+    /// Waits for the end of a tenure, or until the groups close.
+    pub async fn tenure_ends(&self, number: u64) {
+        let tenures = &self.replication().tenures;
+        loop {
+            let ticket = tenures.changed.ticket();
+            if self.is_closing() || tenures.number() != Some(number) {
+                return;
+            }
+            tenures.changed.after(ticket).await;
+        }
+    }
+    /// Begins to serve clients in a tenure, after the last request of the one before has ended: what sessions have is not known, and what no
+    /// session may have is freed. The sessions that have not told. Errors: those of a change.
+    pub async fn begin_sessions(&self) -> Result<Vec<SessionId>> {
+        self.forget_sessions_here();
+        let untold = self.expect_sessions();
+        let volumes = self.volumes().await?;
+        let free = volumes.iter().map(|volume| volume.id).filter(|volume| !untold.contains(volume));
+        self.purge_orphans(free.collect()).await?;
+        Ok(self.network_sessions().iter().map(|known| known.session).collect())
+    }
+
+    /// The state has all that was committed in the terms before: the tenure begins, unless it is over already.
+    pub(crate) fn begin_tenure(&self, number: GroupId, term: Term) {
+        let mut state = self.state(number).state.lock();
+        if state.replica().serves == Some(term) {
+            self.replication().tenures.begin();
+        }
+    }
+    /// Ends the service of a group: what waits for a commit is told that this brick can't say.
+    pub(crate) fn end_service(&self, state: &mut State) {
+        state.replica().serves = None;
+        // Those who lead from now on are told anew what clients have open.
+        state.known.end_all();
+        self.replication().tenures.end();
+        self.state(state.group).committed.notify();
+    }
+}
