@@ -20,6 +20,8 @@ pub use agents::clean;
 use agents::destage;
 pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
+pub use order_raft::Member;
+pub use order_raft::support::{BrickId, Ended};
 pub use replication::{ReplicaStatus, Replicas};
 pub use wire::{Answer, Context, Position};
 

@@ -1,11 +1,13 @@
 //! A client's session over a simulated network: requests take effect once, whatever becomes of connections and of the server.
 
+mod cluster;
 mod rig;
 
 use base::{At, Ino, Kind, Op, Reply, Sync};
 use group::Answer;
 use layer::handle_since;
 use rig::{MS, Mount, PORT, SEEDS, SERVER, name, seeds, start_server, until};
+use runtime::net::Address;
 use runtime::random::SplitMix;
 #[cfg(feature = "seeded-bugs")]
 use runtime::seeded::{Bug, fails};
@@ -95,11 +97,10 @@ struct Progress {
 }
 
 /// The client's process: mounts, makes the log, and has each task do its rounds.
-fn start_client(hosts: &Hosts, progress: &Progress, sync: Sync, with_names: bool) {
+fn start_client(hosts: &Hosts, addresses: Vec<Address>, progress: &Progress, sync: Sync, with_names: bool) {
     let (runtime, progress) = (hosts.runtime(CLIENT), progress.clone());
-    let address = hosts.links().address(SERVER, PORT);
     runtime.clone().spawn(0, move || async move {
-        let mount = Mount::new(runtime.clone(), address).await;
+        let mount = Mount::at(runtime.clone(), addresses).await;
         let log = mount.create("log").await;
         mount.done(Op::SyncAll).await.expect("a healthy brick syncs");
         *progress.mount.lock().expect("no panic") = Some((mount.clone(), log));
@@ -158,6 +159,11 @@ async fn disturb(hosts: &Hosts, rng: &mut SplitMix, progress: &Progress) {
     hosts.links().heal_all();
 }
 
+/// Where the server listens.
+fn server(hosts: &Hosts) -> Vec<Address> {
+    vec![hosts.links().address(SERVER, PORT)]
+}
+
 fn fleet(seed: u64) -> Fleet {
     let fleet = Fleet::with_patience(seed, 3600 * 1000 * MS);
     for number in [SERVER, CLIENT] {
@@ -201,7 +207,7 @@ fn through_breaks(seed: u64) {
     fleet.block_on(async {
         start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
         let progress = Progress::default();
-        start_client(&hosts, &progress, Sync::Ordered, true);
+        start_client(&hosts, server(&hosts), &progress, Sync::Ordered, true);
         disturb(&hosts, &mut rng, &progress).await;
         let (log, names) = seen(&hosts, &progress).await;
         check_log(&log, &progress.told.lock().expect("no panic"));
@@ -224,7 +230,7 @@ fn through_crashes(seed: u64) {
         let mut index = ModelIndex::new(store::format::leaf::merge);
         start_server(&hosts, &index, true);
         let progress = Progress::default();
-        start_client(&hosts, &progress, Sync::All, false);
+        start_client(&hosts, server(&hosts), &progress, Sync::All, false);
         until(&hosts, || progress.mount.lock().expect("no panic").is_some()).await;
         let nameless = nameless(&hosts, &progress).await;
         for _ in 0..4 {
@@ -385,7 +391,7 @@ fn after_a_load(then: impl AsyncFn(u64, &Hosts, &Progress)) {
         fleet.block_on(async {
             start_server(&hosts, &ModelIndex::new(store::format::leaf::merge), true);
             let progress = Progress::default();
-            start_client(&hosts, &progress, Sync::Ordered, false);
+            start_client(&hosts, server(&hosts), &progress, Sync::Ordered, false);
             until(&hosts, || progress.ended.load(Ordering::Relaxed) == TASKS).await;
             then(seed, &hosts, &progress).await;
         });

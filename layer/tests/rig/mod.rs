@@ -4,6 +4,7 @@ use base::limits::SEGMENT_BYTES_MIN;
 use base::{Ino, Limits, Name, Op, RequestId, SessionId, VolumeId};
 use group::{Answer, Context, Groups, Options};
 use layer::{Call, Served, Stack};
+use runtime::net::Address;
 use runtime::sim::Hosts;
 use runtime::{Runtime, Span};
 use std::sync::Arc;
@@ -86,8 +87,12 @@ pub struct Mount {
 }
 
 impl Mount {
-    pub async fn new(runtime: Runtime, address: runtime::net::Address) -> Mount {
-        let (addresses, volume, who) = (vec![address], name("main"), "client".into());
+    pub async fn new(runtime: Runtime, address: Address) -> Mount {
+        Mount::at(runtime, vec![address]).await
+    }
+    /// A mount of whoever serves at one of several addresses.
+    pub async fn at(runtime: Runtime, addresses: Vec<Address>) -> Mount {
+        let (volume, who) = (name("main"), "client".into());
         let options = ClientOptions { addresses, volume, who, read_only: false, credentials: None, soft_ns: None };
         let client = Client::start(&runtime, options);
         let volume = client.welcome().await.expect("it is let in").volume.expect("it asked for one");
