@@ -66,9 +66,10 @@ impl Leading {
     pub fn server(&self) -> Option<Arc<Server<Served>>> {
         self.server.lock().clone()
     }
-    /// Serves nobody any more. Sessions go on where the next leader is.
+    /// Serves nobody any more, and hands the lead to another brick, where sessions go on.
     pub async fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
+        self.groups().hand_over().await;
         self.stops.notify();
         loop {
             let ticket = self.stopped.ticket();

@@ -276,6 +276,11 @@ impl Order {
         }
         may
     }
+    /// The follower that lacks least, as far as this leader knows; None where nobody else is, or somebody else leads.
+    pub fn heir(&self) -> Option<ReplicaId> {
+        let others = self.others.iter().map(|member| member.replica).filter(|_| self.is_leader());
+        others.max_by_key(|replica| self.matched(*replica))
+    }
     /// Hands the lead to another replica: from now on this one has no lease and takes no proposals in its term. Nothing comes of
     /// it if a message is lost; `resign` ends it.
     pub fn transfer(&mut self, to: ReplicaId) -> Result<(), NotLeader> {

@@ -9,6 +9,11 @@ use crate::state::State;
 use base::{GroupId, Result, SessionId, Term};
 use runtime::{Event, Lock};
 
+/// The longest time for which a brick that ends waits until another one leads. An election takes two round trips and two writes.
+const HAND_OVER_NS: u64 = 1_000_000_000;
+/// The pause between looks.
+const HAND_OVER_LOOK_NS: u64 = 2_000_000;
+
 /// The present tenure.
 pub(crate) struct Tenures {
     now: Lock<Now>,
@@ -94,6 +99,32 @@ impl Groups {
         let free = volumes.iter().map(|volume| volume.id).filter(|volume| !untold.contains(volume));
         self.purge_orphans(free.collect()).await?;
         Ok(self.network_sessions().iter().map(|known| known.session).collect())
+    }
+
+    /// Hands the lead of all groups to other bricks, before this one ends. Returns once others lead, or after a second: then they find
+    /// out by themselves.
+    pub async fn hand_over(&self) {
+        for group in self.states() {
+            let mut state = group.state.lock();
+            let Some(heir) = state.replica().order.heir() else { continue };
+            if state.replica().serves.is_some() {
+                self.end_service(&mut state);
+            }
+            if state.replica().order.transfer(heir).is_ok() {
+                self.carry_out(&mut state);
+            }
+        }
+        let clock = &self.store().runtime.clock;
+        let until_ns = clock.now_ns() + HAND_OVER_NS;
+        let leads = |group: &crate::Group| group.state.lock().replica().order.is_leader();
+        while self.states().iter().any(leads) && clock.now_ns() < until_ns {
+            clock.sleep(HAND_OVER_LOOK_NS).await;
+        }
+        for group in self.states() {
+            let mut state = group.state.lock();
+            state.replica().order.resign();
+            self.carry_out(&mut state);
+        }
     }
 
     /// The state has all that was committed in the terms before: the tenure begins, unless it is over already.

@@ -22,7 +22,7 @@ const PEERS_PORT: u16 = 7401;
 /// A brick's process.
 struct Process {
     groups: Arc<Groups>,
-    _leading: Arc<Leading>,
+    leading: Arc<Leading>,
 }
 
 /// The bricks.
@@ -115,7 +115,7 @@ impl Bricks {
             let stack_of = move |volume: &base::Volume| Arc::new(Stack::new(stacks.clone(), &[], &volume.limits));
             let served = Served::new(groups.clone(), "cluster", [7; 16], stack_of);
             let leading = served.serve_while_leading(&runtime, bricks.address(number), None);
-            bricks.processes.lock().expect("no panic")[number] = Some(Process { groups, _leading: leading });
+            bricks.processes.lock().expect("no panic")[number] = Some(Process { groups, leading });
         });
     }
     fn groups(&self, number: usize) -> Option<Arc<Groups>> {
@@ -136,6 +136,19 @@ impl Bricks {
         let mut indexes = self.indexes.lock().expect("no panic");
         indexes[number] = indexes[number].crashed(0);
         self.images.lock().expect("no panic")[number] = Some(image);
+    }
+    /// Ends a brick's process in order, as an operator does before an upgrade.
+    pub async fn close(self: &Arc<Bricks>, number: usize) {
+        let Some(process) = self.processes.lock().expect("no panic")[number].take() else { return };
+        let closed = Arc::new(Mutex::new(false));
+        let done = closed.clone();
+        self.hosts.runtime(host(number)).spawn(0, move || async move {
+            process.leading.stop().await;
+            process.groups.close().await.expect("a healthy brick closes");
+            *done.lock().expect("no panic") = true;
+        });
+        until(&self.hosts, || *closed.lock().expect("no panic")).await;
+        self.stop(number, None);
     }
     /// Starts a brick again with what its disk has.
     pub fn start_again(self: &Arc<Bricks>, number: usize) {

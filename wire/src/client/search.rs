@@ -12,14 +12,15 @@ use crate::pauses::Pauses;
 use base::{Error, Kind, Result};
 use runtime::tasks::either;
 
-/// Longest time for a connection to be made. Within a data centre it takes less than a millisecond, or a second where its first packet was
-/// lost.
-pub(super) const CONNECT_NS: u64 = 2_000_000_000;
+/// Longest time for a connection to be made. Within a data centre it takes less than a millisecond; where its first packet was lost, the
+/// next round comes before that would be sent again.
+pub(super) const CONNECT_NS: u64 = 400_000_000;
 /// Longest time for an answer to one message of a greeting. A volume's other clients may take some seconds to let go of what they cache;
 /// who asks again meanwhile has lost nothing.
 pub(super) const GREETING_NS: u64 = 10_000_000_000;
-/// Time without an answer to pulses, which are sent each second, after which a connection is given up.
-pub(super) const SILENCE_NS: u64 = 3_000_000_000;
+/// Time without an answer to pulses after which a connection is given up: two of them, which are sent each second. By then another brick leads,
+/// or is about to.
+pub(super) const SILENCE_NS: u64 = 1_900_000_000;
 /// Longest pause between two rounds, but for the jitter: a new leader is found within a second of its election.
 const PAUSE_NS_MAX: u64 = 200_000_000;
 
