@@ -10,6 +10,7 @@ use base::{Index, Kind, Result, Sync};
 use order_raft::support::{ASK_EVERY_NS, BrickId};
 use order_raft::{Member, Message};
 use runtime::net::Address;
+use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 use store::format::record::decode_record;
 use wire::peer::{Me, Parcel, PeerId, PeerService, Peers, Trust};
@@ -135,7 +136,7 @@ impl Groups {
             self.at_this_moment(&mut state, |order, moment| (order.lacks_leader(moment), order.has_lease(moment)));
         let replica = state.replica();
         match (replica.serves.is_some(), leads_alone) {
-            (true, false) => self.end_service(&mut state),
+            (true, false) if !active(Bug::LeaseUnasked) => self.end_service(&mut state),
             // It may have waited for its lease.
             (false, true) => self.replication().wake(group.number),
             _ => {}

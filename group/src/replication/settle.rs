@@ -2,8 +2,9 @@
 
 use crate::Groups;
 use crate::state::State;
-use base::Index;
+use base::{GroupId, Index, Result};
 use runtime::seeded::{Bug, active};
+use runtime::tasks::run_blocking;
 use store::Store;
 use store::format::values::ReplayRow;
 
@@ -78,6 +79,15 @@ impl Groups {
             }
             self.store().runtime.clock.sleep(LOOK_NS).await;
         }
+    }
+
+    /// The last record of a group that the index has after a checkpoint, and the checksum of what it says: equal on all replicas that have
+    /// applied the same records. Errors: those of a checkpoint.
+    pub async fn checksum(&self, group: GroupId) -> Result<(Index, u32)> {
+        self.checkpoint().await?;
+        let _still = self.checkpoint_token.take().await;
+        let index = self.store().index.clone();
+        run_blocking(&*self.store().runtime.tasks, move || store::logical::checksum(&*index, group)).await
     }
 
     /// Orders changes again.

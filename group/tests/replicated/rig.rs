@@ -139,6 +139,19 @@ impl Cluster {
         self.hosts.boot(number, Setup { image: Some(image), clock, ..Setup::new(self.seed) });
         self.start(number, false);
     }
+    /// The last record that a brick has, and the checksum of what it says.
+    pub async fn checksum(&self, number: usize) -> (base::Index, u32) {
+        let groups = self.groups(number).expect("it runs");
+        let found = Arc::new(Mutex::new(None));
+        let there = found.clone();
+        self.hosts.runtime(number).spawn(0, move || async move {
+            let sum = groups.checksum(base::GroupId(0)).await.expect("a healthy brick");
+            *there.lock().expect("no panic") = Some(sum);
+        });
+        until(&self.hosts, "its checksum", || found.lock().expect("no panic").is_some()).await;
+        let found = found.lock().expect("no panic").take();
+        found.expect("it was just there")
+    }
     /// Does what clients ask of a brick.
     async fn serve(&self, number: usize, groups: &Arc<Groups>, runtime: &Runtime) {
         let (mailbox, came) = &self.mailboxes[number];

@@ -161,14 +161,38 @@ impl Bricks {
     pub fn leader(&self) -> Option<usize> {
         (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.leads()))
     }
-    /// Waits until all bricks have applied the same records.
-    pub async fn agree(&self) {
+    /// Waits until all bricks have applied the same records, and compares what they say.
+    pub async fn agree(self: &Arc<Bricks>) {
         let applied = |number| Some(self.groups(number)?.replica_status(GroupId(0))?.applied);
         let agree = || applied(0).is_some() && (1..BRICKS).all(|number| applied(number) == applied(0));
         let until_ns = self.hosts.clock().now_ns() + 60_000 * MS;
-        while !agree() {
+        loop {
             assert!(self.hosts.clock().now_ns() < until_ns, "the replicas differ for a minute");
             self.hosts.clock().sleep(10 * MS).await;
+            if !agree() {
+                continue;
+            }
+            let mut sums = Vec::new();
+            for number in 0..BRICKS {
+                sums.push(self.checksum(number).await);
+            }
+            // A record may have come in between.
+            if sums.iter().all(|(applied, _)| *applied == sums[0].0) {
+                assert!(sums[0].1 != 0 && sums.iter().all(|sum| *sum == sums[0]), "replicas say the same: {sums:x?}");
+                return;
+            }
         }
+    }
+    async fn checksum(&self, number: usize) -> (base::Index, u32) {
+        let groups = self.groups(number).expect("it runs");
+        let found = Arc::new(Mutex::new(None));
+        let there = found.clone();
+        self.hosts.runtime(host(number)).spawn(0, move || async move {
+            let sum = groups.checksum(GroupId(0)).await.expect("a healthy brick");
+            *there.lock().expect("no panic") = Some(sum);
+        });
+        until(&self.hosts, || found.lock().expect("no panic").is_some()).await;
+        let found = found.lock().expect("no panic").take();
+        found.expect("it was just there")
     }
 }
