@@ -159,7 +159,7 @@ async fn disturb(hosts: &Hosts, rng: &mut SplitMix, progress: &Progress) {
     hosts.links().heal_all();
 }
 
-/// Where the server listens.
+/// The addresses where the server listens.
 fn server(hosts: &Hosts) -> Vec<Address> {
     vec![hosts.links().address(SERVER, PORT)]
 }

@@ -14,7 +14,6 @@ pub mod format;
 pub mod grow;
 pub mod index;
 pub mod log;
-pub mod logical;
 pub mod media;
 pub mod open;
 pub mod progress;

@@ -87,7 +87,7 @@ impl Groups {
         self.checkpoint().await?;
         let _still = self.checkpoint_token.take().await;
         let index = self.store().index.clone();
-        run_blocking(&*self.store().runtime.tasks, move || store::logical::checksum(&*index, group)).await
+        run_blocking(&*self.store().runtime.tasks, move || store::check::logical::checksum(&*index, group)).await
     }
 
     /// Orders changes again.

@@ -65,7 +65,7 @@ pub fn fleet(seed: u64) -> (Fleet, Arc<Bricks>) {
 }
 
 impl Bricks {
-    /// Where a brick's process listens for clients while it leads.
+    /// The address where a brick's process listens for clients while it leads.
     pub fn address(&self, number: usize) -> Address {
         self.hosts.links().address(host(number), CLIENTS_PORT)
     }

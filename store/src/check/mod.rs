@@ -13,6 +13,7 @@ pub mod affected;
 pub(crate) mod blocks;
 pub mod data;
 pub(crate) mod kinds;
+pub mod logical;
 mod names;
 mod rows;
 mod segments;

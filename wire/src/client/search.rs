@@ -35,7 +35,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// That of a core's connection: those of other cores begin elsewhere.
+    /// The search of a core's connection: those of other cores begin elsewhere.
     pub fn of(core: usize) -> Search {
         Search { attempt: core, first: core, pauses: Pauses::new(), longest_ns: 0 }
     }

@@ -42,7 +42,6 @@ const HOUSES: [House; 2] = [
             ("log", &["format", "media"]),
             ("recovery", &["format", "media", "progress"]),
             ("space", &["cleaner", "format", "index"]),
-            ("logical", &["format", "index", "space"]),
             ("segments", &["cleaner", "format", "log", "media", "space"]),
             ("checkpoint", &["format", "index", "segments", "space"]),
             ("promote", &["format", "log", "read_cache", "segments"]),
