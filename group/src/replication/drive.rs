@@ -7,9 +7,10 @@ use crate::replica::{Stashed, garbled};
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
 use base::{Index, Kind, Result, Sync};
-use order_raft::support::{ASK_EVERY_NS, BrickId};
+use order_raft::support::{ASK_EVERY_NS, BrickId, hangs};
 use order_raft::{Member, Message};
 use runtime::net::Address;
+use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 use store::format::record::decode_record;
 use wire::peer::{Me, Parcel, PeerId, PeerService, Peers, Trust};
@@ -110,8 +111,9 @@ impl Groups {
                 ask_ns = now + ASK_EVERY_NS;
                 self.ask_for_support(now);
             }
-            for group in self.states() {
-                self.look_at(group, now);
+            // Who hangs begins nothing: its vote for itself would become durable too late, and keep others from leading (rule P6).
+            if !hangs(self.oldest_write(), now) {
+                self.states().iter().for_each(|group| self.look_at(group, now));
             }
             clock.sleep(LOOK_NS).await;
         }
@@ -123,10 +125,16 @@ impl Groups {
         if self.store().log.failed().is_some() {
             return;
         }
+        let oldest_write = self.oldest_write();
         for member in &replication.others {
-            let ask = replication.supports.lock().ask(member.brick, None, now);
+            let ask = replication.supports.lock().ask(member.brick, oldest_write, now);
             replication.pulse(member.brick, &Pulse::Ask(ask));
         }
+    }
+
+    /// The time since when the oldest transfer of the log under way has been so.
+    fn oldest_write(&self) -> Option<u64> {
+        self.store().log.oldest_pending_ns().filter(|_| !active(Bug::HungDiskLeads))
     }
 
     fn look_at(&self, group: &Group, now: u64) {

@@ -1,5 +1,6 @@
 //! A group that three bricks have, on simulated hosts.
 
+mod disks;
 mod faults;
 mod rig;
 #[cfg(feature = "seeded-bugs")]
