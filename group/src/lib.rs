@@ -20,6 +20,7 @@ pub use agents::clean;
 use agents::destage;
 pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
+pub use replica::codec as replica_codec;
 pub use replication::{ReplicaStatus, Replicas};
 pub use wire::{Answer, Context, Position};
 

@@ -5,6 +5,7 @@ use super::Replication;
 use crate::Groups;
 use crate::replica::codec::{Told, put_told};
 use crate::replica::kept::Kept;
+use crate::replica::pieces;
 use crate::state::State;
 use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
@@ -147,7 +148,7 @@ impl Replication {
         };
         for Kept { bytes, payload, .. } in records {
             let crcs = &payload.crcs;
-            let pieces = crcs.len().div_ceil(PARCEL_BLOCKS_MAX).max(1);
+            let pieces = pieces(crcs.len()).max(1);
             for piece in 0..pieces {
                 let (from, to) = (piece * PARCEL_BLOCKS_MAX, crcs.len().min((piece + 1) * PARCEL_BLOCKS_MAX));
                 let told = match piece {
