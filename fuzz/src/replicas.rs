@@ -1,4 +1,4 @@
-//! What bricks with replicas of a group tell each other. What is decoded must be encoded to the same bytes again.
+//! Messages of bricks with replicas of a group to each other. What is decoded must be encoded to the same bytes again.
 
 use crate::targets::{Answer, answer, scale};
 use crate::wire_frames::variant;

@@ -94,7 +94,7 @@ fn take_number(reader: &mut Reader<'_>) -> Result<u64> {
     }
 }
 
-/// What there is if its flag is set. Without, its place holds `nothing`: a message has one form.
+/// A value that is there if its flag is set. Without, its place holds `nothing`: a message has one form.
 fn if_set<T: PartialEq>(is_set: bool, value: T, nothing: T) -> Result<Option<T>> {
     match is_set || value == nothing {
         true => Ok(is_set.then_some(value)),

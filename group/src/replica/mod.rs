@@ -6,6 +6,7 @@
 pub mod codec;
 pub(crate) mod kept;
 
+use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX};
 use base::{Edit, Error, Index, Kind, ReplicaId, Result, Term};
 use kept::{KeptRecords, maps_of, shadow_of};
 use order_raft::support::BrickId;
@@ -14,7 +15,8 @@ use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use store::format::record::SENT_BYTES_MAX;
+use store::format::batch::FIXED_BYTES;
+use store::format::record::framed_bytes;
 use store::format::values::Promise;
 use wire::peer::{PARCEL_BLOCKS_MAX, QUEUED_BYTES_MAX};
 
@@ -24,6 +26,14 @@ const STASHED_MAX: usize = 4096;
 const STASHED_BYTES_MAX: usize = 2 * QUEUED_BYTES_MAX;
 /// Blocks of a record's payload: the largest operation's, one more if it begins within a block, and then some.
 const RECORD_BLOCKS_MAX: usize = 2 * PARCEL_BLOCKS_MAX;
+
+/// Runs of such a payload on a brick, at most: it lies in two pieces, and in as many segments as they take.
+const RUNS_MAX: usize = 32;
+
+/// True for a replicated part that has room in a batch's header.
+fn fits_header(bytes: usize) -> bool {
+    FIXED_BYTES + framed_bytes(RUNS_MAX, bytes) <= HEADER_BLOCKS_MAX * BLOCK_BYTES
+}
 
 /// The parcels that a payload of so many blocks takes.
 pub(crate) fn pieces(blocks: usize) -> usize {
@@ -91,6 +101,8 @@ pub(crate) struct Replica {
     pub rebuilt: u64,
     /// The last record that the latest checkpoint takes.
     pub included: Index,
+    /// Followers to which only the first records of an append were sent, with the last of these.
+    pub cut_at: BTreeMap<ReplicaId, Index>,
     /// Every replica has the records up to this one, as far as was heard.
     pub everyone: Index,
     /// Times that a follower was found to need what is no longer kept, or to have lost what it had acknowledged.
@@ -136,6 +148,7 @@ impl Replica {
             campaigns_ns: None,
             nudges: false,
             included: applied.index,
+            cut_at: BTreeMap::new(),
             everyone: Index(0),
             needs_heal: 0,
             rebuilt: 0,
@@ -270,7 +283,7 @@ impl Stashed {
     pub fn check(&self) -> Result<()> {
         let crcs = || maps_of(&self.record.edits).flat_map(|described| described.crcs);
         let blocks = crcs().count();
-        if self.bytes.len() > SENT_BYTES_MAX || blocks > RECORD_BLOCKS_MAX {
+        if !fits_header(self.bytes.len()) || blocks > RECORD_BLOCKS_MAX {
             return Err(garbled("a record that is larger than any"));
         }
         let missing = blocks.checked_sub(self.crcs.len()).map(pieces);
@@ -397,17 +410,19 @@ mod tests {
         assert!(!of(0, 1, 0) && !of(3, 0, 2) && !of(3, 0, 4) && !of(3, 1, 3), "other pieces");
         assert!(!of(piece + 1, 2, piece) && !of(piece, 1, piece), "more pieces than it takes");
         assert!(!of(2 * piece + 1, 2, piece), "more than any record has");
-        let long = Stashed { bytes: vec![0; SENT_BYTES_MAX + 1].into(), ..sent(BrickId(2)) };
-        assert!(long.check().is_err(), "it would not fit into the log");
+        let long = |bytes| Stashed { bytes: vec![0; bytes].into(), ..sent(BrickId(2)) }.check();
+        assert!(long(HEADER_BLOCKS_MAX * BLOCK_BYTES - 1000).is_ok());
+        assert!(long(HEADER_BLOCKS_MAX * BLOCK_BYTES - 300).is_err(), "it would not fit into the log");
     }
 
     #[test]
     fn records_that_no_message_names_take_bounded_memory() {
+        const RECORD_BYTES: usize = 64 << 10;
         let (mut replica, _) = replica();
-        let bytes: Arc<[u8]> = vec![0; SENT_BYTES_MAX].into();
+        let bytes: Arc<[u8]> = vec![0; RECORD_BYTES].into();
         let mut stash = || replica.stash(Stashed { bytes: bytes.clone(), ..sent(BrickId(2)) });
         let count = (0..STASHED_MAX).take_while(|_| stash().is_ok()).count();
-        assert!(count < STASHED_MAX && count * SENT_BYTES_MAX <= STASHED_BYTES_MAX + SENT_BYTES_MAX);
+        assert!(count < STASHED_MAX && count * RECORD_BYTES <= STASHED_BYTES_MAX + RECORD_BYTES);
         replica.unstash(BrickId(2));
         assert_eq!(replica.stash(sent(BrickId(2))), Ok(()));
     }

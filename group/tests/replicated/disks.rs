@@ -72,7 +72,7 @@ fn nothing_is_answered_while_both_followers_disks_hang() {
     }
 }
 
-/// With no disk that answers, votes could not be kept: nobody asks for any, and all go on when the disks do.
+/// Votes could not be kept while no disk answers: nobody asks for any, and all go on when the disks do.
 #[test]
 fn nobody_campaigns_while_its_disk_hangs() {
     for seed in 0..seeds(6) {

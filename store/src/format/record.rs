@@ -23,13 +23,10 @@ const KIND_VOTE: u8 = 5;
 /// Bytes of the frame before the runs.
 const FRAME_BYTES: usize = 30;
 
-/// Largest number of bytes of a replicated part that another brick may send: it fits into a batch's header with the runs of its payload.
-pub const SENT_BYTES_MAX: usize = HEADER_BLOCKS_MAX * BLOCK_BYTES - FIXED_BYTES - FRAME_BYTES - 256;
-
 /// The largest attribute fits into a batch's header, beside the inode that it belongs to.
 const _: () = {
     let attribute = XATTR_NAME_BYTES_MAX + XATTR_VALUE_BYTES_MAX;
-    assert!(HEAD_BYTES + attribute <= SENT_BYTES_MAX);
+    assert!(FIXED_BYTES + FRAME_BYTES + HEAD_BYTES + attribute + 256 <= HEADER_BLOCKS_MAX * BLOCK_BYTES);
 };
 
 /// A run of payload blocks on this brick, in the payload's order.

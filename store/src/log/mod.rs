@@ -125,7 +125,7 @@ struct State {
     first_sequence: u64,
     waiters: Vec<Waiter>,
     idle_writers: Vec<Vec<Waker>>,
-    /// Since when each write and flush under way has been so, by the clock.
+    /// The time by the clock at which each write and flush under way began.
     under_way: Vec<u64>,
     spare: Vec<Vec<Slice>>,
     /// A record found no memory for its batch since the last tick.
