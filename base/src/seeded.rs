@@ -258,6 +258,8 @@ pub enum Bug {
     SupportOneWay,
     /// A brick whose disk hangs goes on asking for support (rule P6).
     HungDiskAsks,
+    /// A brick does not look at since when its log's writes have been under way (rule P6).
+    HungDiskLeads,
     /// A leader counts its own records as durable before they are (rule P1).
     OwnRecordsBelieved,
     /// A follower acknowledges records before they are durable (rule P1).
@@ -292,7 +294,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 140] = [
+    pub const ALL: [Bug; 141] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -418,6 +420,7 @@ impl Bug {
         Bug::LeaseKeptInTransfer,
         Bug::SupportOneWay,
         Bug::HungDiskAsks,
+        Bug::HungDiskLeads,
         Bug::OwnRecordsBelieved,
         Bug::AckBeforeRecords,
         Bug::CommitUncounted,

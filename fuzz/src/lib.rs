@@ -8,6 +8,7 @@ mod acl;
 mod driver;
 mod mutate;
 mod recordings;
+mod replicas;
 mod request;
 mod targets;
 mod wire_frames;

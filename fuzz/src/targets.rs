@@ -1,7 +1,7 @@
 //! The targets of fuzzing: each has inputs that the product's own encoders made, and a parser. Inputs with a checksum
 //! are also tried with the right one, or nothing behind it would ever be reached.
 
-use crate::{acl, recordings, request, wire_frames};
+use crate::{acl, recordings, replicas, request, wire_frames};
 use base::checksum::{crc32c, crc32c_append};
 use base::*;
 use std::collections::hash_map::DefaultHasher;
@@ -39,7 +39,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 18] = [
     binary("superblock", superblocks, superblock, 400_000),
     binary("label", labels, label, 2_000_000),
     binary("device_table", device_tables, device_table, 200_000),
@@ -56,6 +56,8 @@ pub const TARGETS: [Target; 16] = [
     binary("wire_request", wire_frames::requests, wire_frames::request, 300_000),
     binary("wire_reply", wire_frames::replies, wire_frames::reply, 300_000),
     binary("wire_message", wire_frames::messages, wire_frames::message, 600_000),
+    binary("replica_told", replicas::told_seeds, replicas::told, 3_000_000),
+    binary("replica_pulse", replicas::pulse_seeds, replicas::pulse, 6_000_000),
 ];
 
 /// A target that fails on purpose: a panic three fields deep in what the superblock's encoder makes.

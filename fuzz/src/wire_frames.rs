@@ -49,7 +49,7 @@ pub fn frame(bytes: &[u8]) -> Answer {
 }
 
 /// The variant of a value as a number.
-fn variant<T>(value: &T) -> u64 {
+pub fn variant<T>(value: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     discriminant(value).hash(&mut hasher);
     hasher.finish()

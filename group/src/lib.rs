@@ -22,6 +22,7 @@ pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
 pub use order_raft::Member;
 pub use order_raft::support::{BrickId, Ended};
+pub use replica::codec as replica_codec;
 pub use replication::{ReplicaStatus, Replicas};
 pub use wire::{Answer, Context, Position};
 

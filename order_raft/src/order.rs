@@ -408,7 +408,8 @@ impl Order {
         self.is_leader() && self.term() == term
     }
     /// The index up to which a follower has acknowledged this leader's log.
-    fn matched(&self, replica: ReplicaId) -> Index {
+    /// The index up to which a replica has the records, as far as this one knows; 0 if it does not lead.
+    pub fn matched(&self, replica: ReplicaId) -> Index {
         let progress = self.raw.raft.prs().get(replica.0).filter(|_| self.is_leader());
         Index(progress.map_or(0, |progress| progress.matched))
     }

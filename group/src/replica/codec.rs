@@ -3,6 +3,7 @@
 //! A record travels in parcels of its own, before the append that names it: its replicated part with the first piece of its
 //! payload, then the other pieces. So the order's messages stay small, and no frame is larger than others.
 
+use base::limits::NUMBER_MAX;
 use base::{Index, ReplicaId, Result, Term};
 use order_raft::support::{Answer, Ask, Epoch, Spell, Stamp, Wish};
 use order_raft::{Body, Entry, Message, Number, Position, Shadow, Stage};
@@ -34,6 +35,10 @@ pub enum Told {
     },
 }
 
+/// The bytes in the place of a spell that there is not, and of a stamp.
+const NO_SPELL: Spell = Spell { epoch: Epoch(0), number: 0 };
+const NO_STAMP: Stamp = Stamp { epoch: Epoch(0), at: 0 };
+
 const RECORD: u8 = 1;
 const PIECE: u8 = 2;
 const MESSAGE: u8 = 3;
@@ -48,7 +53,7 @@ pub fn put_told(out: &mut Vec<u8>, told: &Told) {
         Told::Piece => drop(writer.u8(PIECE)),
         Told::Message { from, everyone, message } => {
             writer.u8(MESSAGE).u64(from.0).u64(everyone.0).u64(message.term.0);
-            let Spell { epoch, number } = message.under.unwrap_or(Spell { epoch: Epoch(0), number: 0 });
+            let Spell { epoch, number } = message.under.unwrap_or(NO_SPELL);
             writer.u8(u8::from(message.under.is_some())).u64(epoch.0).u64(number);
             put_body(&mut writer, &message.body);
         }
@@ -65,11 +70,13 @@ pub fn take_told(bytes: &[u8]) -> Result<Told> {
         }
         PIECE => Told::Piece,
         MESSAGE => {
-            let (from, everyone, term) = (ReplicaId(reader.u64()?), Index(reader.u64()?), Term(reader.u64()?));
+            let (from, everyone, term) =
+                (ReplicaId(reader.u64()?), Index(take_number(&mut reader)?), Term(take_number(&mut reader)?));
             let is_under = take_flag(&mut reader)?;
-            let spell = Spell { epoch: Epoch(reader.u64()?), number: reader.u64()? };
+            let spell = Spell { epoch: Epoch(take_number(&mut reader)?), number: take_number(&mut reader)? };
+            let under = if_set(is_under, spell, NO_SPELL)?;
             let body = take_body(&mut reader)?;
-            Told::Message { from, everyone, message: Message { term, under: is_under.then_some(spell), body } }
+            Told::Message { from, everyone, message: Message { term, under, body } }
         }
         _ => return Err(corrupt("a replica tells something unknown")),
     };
@@ -79,12 +86,28 @@ pub fn take_told(bytes: &[u8]) -> Result<Told> {
     Ok(told)
 }
 
+/// A number that is counted up: nothing that is computed from it overflows.
+fn take_number(reader: &mut Reader<'_>) -> Result<u64> {
+    match reader.u64()? {
+        number if number <= NUMBER_MAX => Ok(number),
+        _ => Err(corrupt("a number is higher than anybody counts")),
+    }
+}
+
+/// A value that is there if its flag is set. Without, its place holds `nothing`: a message has one form.
+fn if_set<T: PartialEq>(is_set: bool, value: T, nothing: T) -> Result<Option<T>> {
+    match is_set || value == nothing {
+        true => Ok(is_set.then_some(value)),
+        false => Err(corrupt("something is there and said not to be")),
+    }
+}
+
 fn put_position(writer: &mut Writer<'_>, position: Position) {
     writer.u64(position.index.0).u64(position.term.0);
 }
 
 fn take_position(reader: &mut Reader<'_>) -> Result<Position> {
-    Ok(Position { index: Index(reader.u64()?), term: Term(reader.u64()?) })
+    Ok(Position { index: Index(take_number(reader)?), term: Term(take_number(reader)?) })
 }
 
 fn take_flag(reader: &mut Reader<'_>) -> Result<bool> {
@@ -139,27 +162,30 @@ fn put_body(writer: &mut Writer<'_>, body: &Body) {
 fn take_body(reader: &mut Reader<'_>) -> Result<Body> {
     Ok(match reader.u8()? {
         0 => {
-            let (number, previous, commit) = (Number(reader.u64()?), take_position(reader)?, Index(reader.u64()?));
+            let (number, previous, commit) =
+                (Number(take_number(reader)?), take_position(reader)?, Index(take_number(reader)?));
             let count = reader.u32()? as usize;
             if count > ENTRIES_MAX {
                 return Err(corrupt("an append has more entries than one may have"));
             }
             let entry = |reader: &mut Reader<'_>| {
-                let term = Term(reader.u64()?);
+                let term = Term(take_number(reader)?);
                 let shadow = Shadow { length: reader.u32()?, crc: reader.u32()?, kind: reader.u8()? };
                 Ok(Entry { term, shadow })
             };
             let entries = (0..count).map(|_| entry(reader)).collect::<Result<_>>()?;
             Body::Append { number, previous, commit, entries }
         }
-        1 => {
-            Body::Appended { number: Number(reader.u64()?), index: Index(reader.u64()?), commit: Index(reader.u64()?) }
-        }
+        1 => Body::Appended {
+            number: Number(take_number(reader)?),
+            index: Index(take_number(reader)?),
+            commit: Index(take_number(reader)?),
+        },
         2 => Body::Refused {
-            number: Number(reader.u64()?),
-            index: Index(reader.u64()?),
+            number: Number(take_number(reader)?),
+            index: Index(take_number(reader)?),
             hint: take_position(reader)?,
-            commit: Index(reader.u64()?),
+            commit: Index(take_number(reader)?),
         },
         3 => Body::Vote {
             stage: take_stage(reader)?,
@@ -187,7 +213,7 @@ fn put_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
 }
 
 fn take_stamp(reader: &mut Reader<'_>) -> Result<Stamp> {
-    Ok(Stamp { epoch: Epoch(reader.u64()?), at: reader.u64()? })
+    Ok(Stamp { epoch: Epoch(take_number(reader)?), at: take_number(reader)? })
 }
 
 /// The bytes of a pulse.
@@ -204,7 +230,7 @@ pub fn pulse_bytes(pulse: &Pulse) -> Vec<u8> {
             writer.u8(0).u8(wish);
             put_stamp(&mut writer, *asked);
             writer.u8(u8::from(seen.is_some()));
-            put_stamp(&mut writer, seen.unwrap_or(Stamp { epoch: Epoch(0), at: 0 }));
+            put_stamp(&mut writer, seen.unwrap_or(NO_STAMP));
         }
         Pulse::Answer(Answer { asked, answered, spell }) => {
             writer.u8(1);
@@ -229,12 +255,12 @@ pub fn take_pulse(bytes: &[u8]) -> Result<Pulse> {
             };
             let asked = take_stamp(&mut reader)?;
             let (has_seen, seen) = (take_flag(&mut reader)?, take_stamp(&mut reader)?);
-            Pulse::Ask(Ask { asked, wish, seen: has_seen.then_some(seen) })
+            Pulse::Ask(Ask { asked, wish, seen: if_set(has_seen, seen, NO_STAMP)? })
         }
         1 => {
             let (asked, answered) = (take_stamp(&mut reader)?, take_stamp(&mut reader)?);
-            let (is_granted, spell) = (take_flag(&mut reader)?, reader.u64()?);
-            Pulse::Answer(Answer { asked, answered, spell: is_granted.then_some(spell) })
+            let (is_granted, spell) = (take_flag(&mut reader)?, take_number(&mut reader)?);
+            Pulse::Answer(Answer { asked, answered, spell: if_set(is_granted, spell, 0)? })
         }
         _ => return Err(corrupt("a pulse is neither a question nor an answer")),
     };
@@ -281,6 +307,18 @@ mod tests {
             }
             bytes.push(0);
             assert!(take_told(&bytes).is_err(), "{told:?} with another byte");
+        }
+    }
+
+    #[test]
+    fn no_number_is_so_high_that_the_next_one_overflows() {
+        let previous = Position { index: Index(u64::MAX), term: Term(1) };
+        let body = Body::Append { number: Number(1), previous, commit: Index(0), entries: Vec::new() };
+        for (term, everyone) in [(1, 0), (u64::MAX, 0), (1, u64::MAX)] {
+            let message = Message { term: Term(term), under: None, body: body.clone() };
+            let mut bytes = Vec::new();
+            put_told(&mut bytes, &Told::Message { from: ReplicaId(3), everyone: Index(everyone), message });
+            assert!(take_told(&bytes).is_err());
         }
     }
 

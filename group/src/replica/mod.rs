@@ -6,18 +6,39 @@
 pub mod codec;
 pub(crate) mod kept;
 
-use base::{Error, Index, Kind, ReplicaId, Result, Term};
-use kept::{KeptRecords, shadow_of};
+use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX};
+use base::{Edit, Error, Index, Kind, ReplicaId, Result, Term};
+use kept::{KeptRecords, maps_of, shadow_of};
 use order_raft::support::BrickId;
 use order_raft::{Effects, HardState, Member, Message, Order, Position, Record, Role, TermRuns, Ticket};
 use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use store::format::batch::FIXED_BYTES;
+use store::format::record::framed_bytes;
 use store::format::values::Promise;
+use wire::peer::{PARCEL_BLOCKS_MAX, QUEUED_BYTES_MAX};
 
 /// Records of a brick that wait for the message that names them, per group: more than one append names.
 const STASHED_MAX: usize = 4096;
+/// Bytes of them. A message and its records are sent in one go, and no more than half of this waits for a brick.
+const STASHED_BYTES_MAX: usize = 2 * QUEUED_BYTES_MAX;
+/// Blocks of a record's payload: the largest operation's, one more if it begins within a block, and then some.
+const RECORD_BLOCKS_MAX: usize = 2 * PARCEL_BLOCKS_MAX;
+
+/// Runs of such a payload on a brick, at most: it lies in two pieces, and in as many segments as they take.
+const RUNS_MAX: usize = 32;
+
+/// True for a replicated part that has room in a batch's header.
+fn fits_header(bytes: usize) -> bool {
+    FIXED_BYTES + framed_bytes(RUNS_MAX, bytes) <= HEADER_BLOCKS_MAX * BLOCK_BYTES
+}
+
+/// The parcels that a payload of so many blocks takes.
+pub(crate) fn pieces(blocks: usize) -> usize {
+    blocks.div_ceil(PARCEL_BLOCKS_MAX)
+}
 
 /// Something that the order wants done, in turn.
 pub(crate) enum Todo {
@@ -80,6 +101,8 @@ pub(crate) struct Replica {
     pub rebuilt: u64,
     /// The last record that the latest checkpoint takes.
     pub included: Index,
+    /// Followers to which only the first records of an append were sent, with the last of these.
+    pub cut_at: BTreeMap<ReplicaId, Index>,
     /// Every replica has the records up to this one, as far as was heard.
     pub everyone: Index,
     /// Times that a follower was found to need what is no longer kept, or to have lost what it had acknowledged.
@@ -125,6 +148,7 @@ impl Replica {
             campaigns_ns: None,
             nudges: false,
             included: applied.index,
+            cut_at: BTreeMap::new(),
             everyone: Index(0),
             needs_heal: 0,
             rebuilt: 0,
@@ -171,7 +195,8 @@ impl Replica {
         self.todo.extend(void_from.map(Todo::Void));
         for record in append {
             let sent = self.named.iter().position(|stashed| stashed.position() == record.position);
-            let stashed = sent.map(|at| Box::new(self.named.swap_remove(at)));
+            // The others keep their places: the first of a position is the one that was compared.
+            let stashed = sent.map(|at| Box::new(self.named.remove(at)));
             self.todo.push_back(Todo::Append(record, stashed));
         }
         self.todo.extend(ticket.map(Todo::Ticket));
@@ -212,7 +237,8 @@ impl Replica {
 
     /// Keeps what another brick has sent until a message names it. Errors: `Corrupt` if none does for too long.
     pub fn stash(&mut self, stashed: Stashed) -> Result<()> {
-        if self.stash.len() >= STASHED_MAX {
+        let bytes: usize = self.stash.iter().map(Stashed::bytes).sum();
+        if self.stash.len() >= STASHED_MAX || bytes >= STASHED_BYTES_MAX {
             return Err(garbled("records that no message names"));
         }
         self.stash.push(stashed);
@@ -230,8 +256,8 @@ impl Replica {
             let sent = self.named.iter().find(|stashed| stashed.position() == position);
             let sent =
                 sent.filter(|stashed| stashed.more == 0).ok_or_else(|| garbled("an append without its records"))?;
-            let is_term = entry.shadow == order_raft::Shadow::TERM;
-            if !is_term && shadow_of(&sent.bytes) != entry.shadow {
+            let shadow = if sent.begins_term() { order_raft::Shadow::TERM } else { shadow_of(&sent.bytes) };
+            if shadow != entry.shadow {
                 return Err(garbled("a record that differs from what its leader ordered"));
             }
         }
@@ -243,6 +269,28 @@ impl Stashed {
     /// The record's place in the group's order.
     pub fn position(&self) -> Position {
         Position { index: self.record.index, term: self.record.term }
+    }
+    /// True for the record with which its term begins.
+    fn begins_term(&self) -> bool {
+        matches!(self.record.edits[..], [Edit::Term { term, .. }] if term == self.record.term)
+    }
+    fn bytes(&self) -> usize {
+        self.bytes.len() + self.slices.iter().map(|slice| slice.len()).sum::<usize>()
+    }
+    /// Refuses a record that is larger than any, one whose payload takes other pieces than it says, and one whose payload, once all of it
+    /// is here, is not what the record says.
+    pub fn check(&self) -> Result<()> {
+        let crcs = || maps_of(&self.record.edits).flat_map(|described| described.crcs);
+        let blocks = crcs().count();
+        if !fits_header(self.bytes.len()) || blocks > RECORD_BLOCKS_MAX {
+            return Err(garbled("a record that is larger than any"));
+        }
+        let missing = blocks.checked_sub(self.crcs.len()).map(pieces);
+        // The connection has compared the blocks with the checksums that came with them.
+        match missing == Some(self.more.into()) && (self.more > 0 || crcs().eq(&self.crcs)) {
+            true => Ok(()),
+            false => Err(garbled("a payload that is not its record's")),
+        }
     }
 }
 
@@ -269,8 +317,12 @@ mod tests {
     use store::format::record::{Head, encode_replicated};
 
     fn sent(from: BrickId) -> Stashed {
-        let (group, term, index, volume) = (GroupId(0), Term(1), Index(1), VolumeId(0));
-        let (session, request, outcome, edits) = (SessionId(0), RequestId(0), Outcome::Done, Vec::new());
+        record(from, 1, 0, Vec::new())
+    }
+
+    fn record(from: BrickId, index: u64, request: u64, edits: Vec<Edit>) -> Stashed {
+        let (group, term, index, volume) = (GroupId(0), Term(1), Index(index), VolumeId(0));
+        let (session, request, outcome) = (SessionId(0), RequestId(request), Outcome::Done);
         let mut bytes = Vec::new();
         encode_replicated(&mut bytes, &Head { group, term, index, volume, session, request, outcome }, &edits);
         let record = store::format::record::Record { group, term, index, volume, session, request, outcome, edits };
@@ -278,18 +330,25 @@ mod tests {
         Stashed { from, record, bytes: bytes.into(), slices, crcs, more: 0, tickets }
     }
 
-    /// Two leaders have sent the same record, of which the one before is late: the message of each finds its own.
-    #[test]
-    fn a_message_takes_the_records_that_its_own_brick_has_sent() {
+    fn replica() -> (Replica, Supports) {
         let members: Vec<_> =
             (1..=3).map(|number| Member { replica: ReplicaId(number), brick: BrickId(number.into()) }).collect();
         let kept = KeptRecords::after(Index(0));
-        let mut replica = Replica::open(&members[0], &members, Promise::default(), Position::default(), kept);
-        let supports = Supports::open(Epoch(1), Ended::SupportingNobody, 0);
-        let shadow = shadow_of(&sent(BrickId(2)).bytes);
+        let replica = Replica::open(&members[0], &members, Promise::default(), Position::default(), kept);
+        (replica, Supports::open(Epoch(1), Ended::SupportingNobody, 0))
+    }
+
+    fn append(shadows: &[order_raft::Shadow]) -> Message {
+        let entries = shadows.iter().map(|shadow| Entry { term: Term(1), shadow: *shadow }).collect();
         let (previous, commit, number) = (Position::default(), Index(0), Number(1));
-        let body = Body::Append { number, previous, commit, entries: vec![Entry { term: Term(1), shadow }] };
-        let message = Message { term: Term(2), under: None, body };
+        Message { term: Term(2), under: None, body: Body::Append { number, previous, commit, entries } }
+    }
+
+    /// Two leaders have sent the same record, of which the one before is late: the message of each finds its own.
+    #[test]
+    fn a_message_takes_the_records_that_its_own_brick_has_sent() {
+        let (mut replica, supports) = replica();
+        let message = append(&[shadow_of(&sent(BrickId(2)).bytes)]);
         for brick in [2, 3].map(BrickId) {
             replica.stash(sent(brick)).expect("there is room");
         }
@@ -303,5 +362,67 @@ mod tests {
         assert_eq!(replica.has_all_of(&message), Ok(()), "the other one's is still there");
         replica.named.clear();
         assert!(replica.has_all_of(&message).is_err(), "a brick has to send what it names");
+    }
+
+    #[test]
+    fn of_two_records_at_one_position_the_one_that_was_compared_is_logged() {
+        let (mut replica, supports) = replica();
+        let brick = BrickId(2);
+        let sent = [(1, 0), (2, 0), (2, 7)].map(|(index, request)| record(brick, index, request, Vec::new()));
+        let good = sent[1].bytes.clone();
+        let message = append(&[shadow_of(&sent[0].bytes), shadow_of(&good)]);
+        replica.named = sent.into();
+        assert_eq!(replica.has_all_of(&message), Ok(()));
+        replica.order.receive(ReplicaId(2), message, Moment { supports: &supports, now: 0 });
+        replica.collect();
+        let mut logged = replica.todo.iter().filter_map(|todo| match todo {
+            Todo::Append(_, Some(sent)) => Some(sent.bytes.clone()),
+            _ => None,
+        });
+        assert_eq!(logged.next_back(), Some(good));
+    }
+
+    #[test]
+    fn only_the_record_with_which_a_term_begins_passes_for_one() {
+        let (mut replica, _) = replica();
+        let begins = |term| vec![Edit::Term { term: Term(term), start: 1 }];
+        let mut passes = |edits: Vec<Edit>, is_named_so: bool| {
+            let sent = record(BrickId(2), 1, 0, edits);
+            let shadow = if is_named_so { order_raft::Shadow::TERM } else { shadow_of(&sent.bytes) };
+            replica.named = vec![sent];
+            replica.has_all_of(&append(&[shadow])).is_ok()
+        };
+        assert!(passes(begins(1), true) && passes(Vec::new(), false));
+        assert!(!passes(begins(1), false) && !passes(Vec::new(), true) && !passes(begins(2), true));
+    }
+
+    #[test]
+    fn a_record_has_the_payload_that_it_says() {
+        let of = |blocks: u32, more, sent: u32| {
+            let edits = vec![Edit::Map { ino: base::Ino(2), first: 0, crcs: (0..blocks).collect() }];
+            let stashed = record(BrickId(2), 1, 0, edits);
+            Stashed { more, crcs: (0..sent).collect(), ..stashed }.check().is_ok()
+        };
+        let piece = PARCEL_BLOCKS_MAX as u32;
+        assert!(of(0, 0, 0) && of(3, 0, 3) && of(piece, 0, piece) && of(piece + 1, 1, piece));
+        assert!(of(piece + 1, 0, piece + 1) && of(2 * piece, 1, piece));
+        assert!(!of(0, 1, 0) && !of(3, 0, 2) && !of(3, 0, 4) && !of(3, 1, 3), "other pieces");
+        assert!(!of(piece + 1, 2, piece) && !of(piece, 1, piece), "more pieces than it takes");
+        assert!(!of(2 * piece + 1, 2, piece), "more than any record has");
+        let long = |bytes| Stashed { bytes: vec![0; bytes].into(), ..sent(BrickId(2)) }.check();
+        assert!(long(HEADER_BLOCKS_MAX * BLOCK_BYTES - 1000).is_ok());
+        assert!(long(HEADER_BLOCKS_MAX * BLOCK_BYTES - 300).is_err(), "it would not fit into the log");
+    }
+
+    #[test]
+    fn records_that_no_message_names_take_bounded_memory() {
+        const RECORD_BYTES: usize = 64 << 10;
+        let (mut replica, _) = replica();
+        let bytes: Arc<[u8]> = vec![0; RECORD_BYTES].into();
+        let mut stash = || replica.stash(Stashed { bytes: bytes.clone(), ..sent(BrickId(2)) });
+        let count = (0..STASHED_MAX).take_while(|_| stash().is_ok()).count();
+        assert!(count < STASHED_MAX && count * RECORD_BYTES <= STASHED_BYTES_MAX + RECORD_BYTES);
+        replica.unstash(BrickId(2));
+        assert_eq!(replica.stash(sent(BrickId(2))), Ok(()));
     }
 }

@@ -2,12 +2,11 @@
 
 use super::Replication;
 use crate::replica::codec::{Pulse, Told, pulse_bytes, take_pulse, take_told};
-use crate::replica::kept::maps_of;
 use crate::replica::{Stashed, garbled};
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
 use base::{Index, Kind, Result, Sync};
-use order_raft::support::{ASK_EVERY_NS, BrickId};
+use order_raft::support::{ASK_EVERY_NS, BrickId, hangs};
 use order_raft::{Member, Message};
 use runtime::net::Address;
 use runtime::seeded::{Bug, active};
@@ -111,8 +110,9 @@ impl Groups {
                 ask_ns = now + ASK_EVERY_NS;
                 self.ask_for_support(now);
             }
-            for group in self.states() {
-                self.look_at(group, now);
+            // Who hangs begins nothing: its vote for itself would become durable too late, and keep others from leading (rule P6).
+            if !hangs(self.oldest_write(), now) {
+                self.states().iter().for_each(|group| self.look_at(group, now));
             }
             clock.sleep(LOOK_NS).await;
         }
@@ -124,10 +124,16 @@ impl Groups {
         if self.store().log.failed().is_some() {
             return;
         }
+        let oldest_write = self.oldest_write();
         for member in &replication.others {
-            let ask = replication.supports.lock().ask(member.brick, None, now);
+            let ask = replication.supports.lock().ask(member.brick, oldest_write, now);
             replication.pulse(member.brick, &Pulse::Ask(ask));
         }
+    }
+
+    /// The time since when the oldest transfer of the log under way has been so.
+    fn oldest_write(&self) -> Option<u64> {
+        self.store().log.oldest_pending_ns().filter(|_| !active(Bug::HungDiskLeads))
     }
 
     fn look_at(&self, group: &Group, now: u64) {
@@ -221,7 +227,7 @@ impl Groups {
                 }
                 let (crcs, slices) = (parcel.sums.crcs().to_vec(), parcel.payload.clone());
                 let stashed = Stashed { from, record, bytes: bytes.into(), slices, crcs, more, tickets: Vec::new() };
-                check(&stashed)?;
+                stashed.check()?;
                 group.state.lock().replica().stash(stashed)
             }
             Told::Piece => {
@@ -231,7 +237,7 @@ impl Groups {
                 last.crcs.extend_from_slice(parcel.sums.crcs());
                 last.slices.extend(parcel.payload.iter().cloned());
                 last.more -= 1;
-                check(last)
+                last.check()
             }
             Told::Message { from: replica, everyone, message } if sender.replica == replica => {
                 self.place_stashed(group, from).await?;
@@ -307,7 +313,10 @@ impl PeerService for Groups {
     async fn parcel(&self, peer: PeerId, parcel: Parcel) {
         // What the brick has no room for now it may have later. What makes no sense is dropped: the order goes on from the next connection.
         while let Err(error) = self.parcel_came(BrickId(peer.0), &parcel).await {
-            if error.kind == Kind::Corrupt || self.store().log.failed().is_some() || self.is_closing() {
+            if matches!(error.kind, Kind::Corrupt | Kind::Newer)
+                || self.store().log.failed().is_some()
+                || self.is_closing()
+            {
                 if let Some(group) = self.hosted(parcel.group) {
                     group.state.lock().replica().needs_heal += 1;
                 }
@@ -323,15 +332,5 @@ impl Replication {
         if let Some(peers) = self.peers() {
             peers.pulse(PeerId(to.0), &pulse_bytes(pulse));
         }
-    }
-}
-
-/// Refuses a record whose payload, once all of it is here, is not what the record says.
-fn check(stashed: &Stashed) -> Result<()> {
-    // The connection has compared the blocks with the checksums that came with them.
-    let crcs = maps_of(&stashed.record.edits).flat_map(|described| described.crcs);
-    match stashed.more > 0 || crcs.eq(&stashed.crcs) {
-        true => Ok(()),
-        false => Err(garbled("a payload that is not its record's")),
     }
 }

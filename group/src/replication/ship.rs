@@ -5,16 +5,20 @@ use super::Replication;
 use crate::Groups;
 use crate::replica::codec::{Told, put_told};
 use crate::replica::kept::Kept;
+use crate::replica::{Replica, pieces};
 use crate::state::State;
 use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
-use base::{Error, GroupId, Index, Kind, ReplicaId, Result};
+use base::{Error, GroupId, Index, Kind, ReplicaId, Result, Term};
 use order_raft::{Body, Message};
 use runtime::{Event, Lock, Purpose, Slice};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::codec::Sums;
-use wire::peer::{PARCEL_BLOCKS_MAX, Parcel, PeerId};
+use wire::peer::{PARCEL_BLOCKS_MAX, Parcel, PeerId, QUEUED_BYTES_MAX};
+
+/// Bytes of records that are sent with one append, unless the first one has more. Twice as many may wait for a brick.
+const SHIPMENT_BYTES_MAX: usize = QUEUED_BYTES_MAX / 2;
 
 /// The messages that are to be sent to one of the others.
 pub(crate) struct Way {
@@ -59,17 +63,18 @@ impl Shipment {
 impl Groups {
     /// Sends a message of a group's order, after the records that it names. One that names a record which is no longer there is not sent:
     /// it is of a term that is over.
-    pub(super) fn ship(&self, state: &mut State, to: ReplicaId, message: Message) {
+    pub(super) fn ship(&self, state: &mut State, to: ReplicaId, mut message: Message) {
         let replication = self.replication();
         let at = replication.others.iter().position(|member| member.replica == to);
         let at = at.expect("the order has messages for the other members");
         let mut records = Vec::new();
-        if let Body::Append { previous, entries, .. } = &message.body {
-            for (number, entry) in (1..).zip(entries) {
-                let kept = state.replica().kept.get(Index(previous.index.0 + number));
-                let Some(kept) = kept.filter(|kept| kept.position.term == entry.term) else { return };
-                records.push(kept.clone());
+        if let Body::Append { previous, entries, .. } = &mut message.body {
+            let terms = entries.iter().map(|entry| entry.term);
+            match state.replica().records_for(to, previous.index, terms) {
+                Some(found) => records = found,
+                None => return,
             }
+            entries.truncate(records.len());
         }
         let everyone = state.replica().everyone();
         let shipment = Shipment { group: state.group, everyone, message, records };
@@ -134,6 +139,31 @@ impl Groups {
     }
 }
 
+impl Replica {
+    /// The first records of an append, as many as are sent at once. What is left out is asked for when the follower has answered: either it
+    /// has these alone, or it refuses the appends that the order has sent meanwhile, which begin behind what it has, and so travel without
+    /// records. None if one is no longer there.
+    fn records_for(&mut self, to: ReplicaId, previous: Index, terms: impl Iterator<Item = Term>) -> Option<Vec<Kept>> {
+        let matched = self.order.matched(to);
+        if self.cut_at.get(&to).is_some_and(|cut_at| previous > *cut_at && matched <= *cut_at) {
+            return Some(Vec::new());
+        }
+        self.cut_at.remove(&to);
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        for (number, term) in (1..).zip(terms) {
+            let index = Index(previous.0 + number);
+            let kept = self.kept.get(index).filter(|kept| kept.position.term == term)?;
+            bytes += kept.bytes.len() + kept.payload.crcs.len() * BLOCK_BYTES;
+            if bytes > SHIPMENT_BYTES_MAX && !records.is_empty() {
+                self.cut_at.insert(to, Index(index.0 - 1));
+                break;
+            }
+            records.push(kept.clone());
+        }
+        Some(records)
+    }
+}
+
 impl Replication {
     fn post(&self, at: usize, shipment: Shipment) {
         let Shipment { group, everyone, message, records } = shipment;
@@ -147,7 +177,7 @@ impl Replication {
         };
         for Kept { bytes, payload, .. } in records {
             let crcs = &payload.crcs;
-            let pieces = crcs.len().div_ceil(PARCEL_BLOCKS_MAX).max(1);
+            let pieces = pieces(crcs.len()).max(1);
             for piece in 0..pieces {
                 let (from, to) = (piece * PARCEL_BLOCKS_MAX, crcs.len().min((piece + 1) * PARCEL_BLOCKS_MAX));
                 let told = match piece {

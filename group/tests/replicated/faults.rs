@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-const TASKS: usize = 3;
-const ROUNDS: usize = 40;
+pub const TASKS: usize = 3;
+pub const ROUNDS: usize = 40;
 
 /// A record of a task; some are large writes.
 fn record(task: usize, round: usize) -> Vec<u8> {
@@ -20,12 +20,12 @@ fn record(task: usize, round: usize) -> Vec<u8> {
 
 /// The records that were answered, by their offsets.
 #[derive(Clone, Default)]
-struct Told {
-    offsets: Arc<Mutex<BTreeMap<u64, (usize, usize)>>>,
-    ended: Arc<AtomicUsize>,
+pub struct Told {
+    pub offsets: Arc<Mutex<BTreeMap<u64, (usize, usize)>>>,
+    pub ended: Arc<AtomicUsize>,
 }
 
-fn start_tasks(cluster: &Arc<Cluster>, client: &Client, log: Ino, told: &Told) {
+pub fn start_tasks(cluster: &Arc<Cluster>, client: &Client, log: Ino, told: &Told) {
     for task in 0..TASKS {
         let (client, told) = (client.clone(), told.clone());
         cluster.hosts.runtime(CLIENTS).spawn(task % 2, move || async move {
@@ -42,7 +42,7 @@ fn start_tasks(cluster: &Arc<Cluster>, client: &Client, log: Ino, told: &Told) {
 }
 
 /// Reads the log of records through whoever serves.
-async fn check(client: &Client, log: Ino, told: &Told) {
+pub async fn check(client: &Client, log: Ino, told: &Told) {
     let mut bytes = Vec::new();
     loop {
         let op = Op::Read { ino: log, offset: bytes.len() as u64, length: 1 << 20 };

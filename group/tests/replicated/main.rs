@@ -1,5 +1,6 @@
 //! A group that three bricks have, on simulated hosts.
 
+mod disks;
 mod faults;
 mod rig;
 #[cfg(feature = "seeded-bugs")]
@@ -131,6 +132,25 @@ fn a_follower_gets_all_since_it_left_although_the_others_were_started_again() {
             cluster.hosts.clock().sleep(100 * rig::MS).await;
             cluster.start_again(number, image);
             cluster.hosts.clock().sleep(6_000 * rig::MS).await;
+        }
+        cluster.heal();
+        agree(&cluster).await;
+    });
+}
+
+/// A follower is away while clients write more than may wait for a brick (32 MiB): it gets all of it nevertheless.
+#[test]
+fn a_follower_gets_more_than_may_wait_for_it() {
+    let (mut fleet, cluster) = cluster(5, options());
+    fleet.block_on(async {
+        let (client, ino) = with_file(&cluster).await;
+        let leader = cluster.leader().expect("somebody has answered");
+        let away = (leader + 1) % BRICKS;
+        (0..BRICKS).filter(|other| *other != away).for_each(|other| cluster.links().cut(away, other));
+        // The small ones between make more than one append names.
+        for round in 0..380 {
+            let length = if (40..340).contains(&round) { 100 } else { 1 << 20 };
+            append(&client, ino, &vec![round as u8; length]).await;
         }
         cluster.heal();
         agree(&cluster).await;

@@ -6,7 +6,7 @@ use group::{Answer, Context, Groups, Options, ReplicaStatus, Replicas};
 use order_raft::Member;
 use order_raft::support::{BrickId, Ended};
 use runtime::random::SplitMix;
-use runtime::sim::{BootClock, DiskImage, Fleet, Hosts, Links, Setup, Survival};
+use runtime::sim::{BootClock, DiskImage, Fail, FaultPlan, Fleet, Hosts, Links, Setup, Survival};
 use runtime::{Event, Runtime, Span};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,6 +115,15 @@ impl Cluster {
     }
     pub fn links(&self) -> &Arc<Links> {
         self.hosts.links()
+    }
+    /// Has a brick's disk answer nothing for a while: what begins within it takes as long.
+    pub fn hang(&self, number: usize, ns: u64) {
+        let plan = FaultPlan { stalls: Fail::From(1), stall_ns: ns, ..FaultPlan::default() };
+        self.hosts.disk(number).set_faults(plan);
+    }
+    /// A brick's disk is as quick as before, but for what is under way.
+    pub fn hang_no_longer(&self, number: usize) {
+        self.hosts.disk(number).set_faults(FaultPlan::default());
     }
     /// Ends a brick's process, by a kill or with the machine.
     pub fn stop(&self, number: usize, survival: Option<Survival>) -> DiskImage {

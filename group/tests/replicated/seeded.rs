@@ -4,16 +4,17 @@
 use crate::{
     a_deposed_leader_drops_what_was_not_committed,
     a_follower_gets_all_since_it_left_although_the_others_were_started_again,
-    a_leader_without_its_lease_answers_no_read, faults,
+    a_leader_without_its_lease_answers_no_read, disks, faults,
 };
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 6] = [
+const NOTICED: [(Bug, fn()); 7] = [
     (Bug::CommitUnawaited, a_deposed_leader_drops_what_was_not_committed),
     (Bug::LeaseUnasked, a_leader_without_its_lease_answers_no_read),
     (Bug::ReadUncommitted, a_deposed_leader_drops_what_was_not_committed),
     (Bug::VoidKept, a_deposed_leader_drops_what_was_not_committed),
+    (Bug::HungDiskLeads, disks::a_brick_whose_disk_hangs_leads_no_longer),
     (Bug::EndNotKept, a_follower_gets_all_since_it_left_although_the_others_were_started_again),
     (Bug::UncommittedCheckpoint, faults::changes_survive_everything_at_once),
 ];

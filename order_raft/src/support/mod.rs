@@ -29,6 +29,11 @@ pub const ASK_EVERY_NS: Nanos = 400_000_000;
 const _: () = assert!(COUNTED_NS < PROMISE_NS && PROMISE_NS < SILENCE_NS);
 const _: () = assert!(ASK_EVERY_NS * 4 < COUNTED_NS && PROMISE_NS < DEAF_NS);
 
+/// True if a log hangs whose oldest write under way has been so since then.
+pub fn hangs(oldest_write: Option<Nanos>, now: Nanos) -> bool {
+    oldest_write.is_some_and(|since| now.saturating_sub(since) >= HUNG_NS)
+}
+
 /// A brick, by its uuid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct BrickId(pub u128);
@@ -149,8 +154,7 @@ impl Supports {
     }
     /// The question to ask of `to` now. `oldest_write` says since when the oldest log write under way has been so.
     pub fn ask(&mut self, to: BrickId, oldest_write: Option<Nanos>, now: Nanos) -> Ask {
-        let hangs = oldest_write.is_some_and(|since| now.saturating_sub(since) >= HUNG_NS);
-        let hangs = hangs && !seeded::active(Bug::HungDiskAsks);
+        let hangs = hangs(oldest_write, now) && !seeded::active(Bug::HungDiskAsks);
         let wish = if hangs || self.is_ending { Wish::Nothing } else { Wish::Support };
         self.question(to, wish, now)
     }
@@ -201,10 +205,11 @@ impl Supports {
     pub fn answered(&mut self, from: BrickId, answer: Answer, now: Nanos) {
         let peer = self.peers.entry(from).or_default();
         peer.seen = peer.seen.max(Some(answer.answered));
-        if answer.asked.epoch != self.epoch || answer.asked.at <= self.floor {
+        // Nobody answers what was not asked; who says so is not believed.
+        let was_asked = answer.asked.epoch == self.epoch && answer.asked.at <= self.stamp;
+        if !was_asked || answer.asked.at <= self.floor {
             return;
         }
-        assert!(answer.asked.at <= self.stamp, "answers follow questions");
         let Some(number) = answer.spell else { return };
         let spell = Spell { epoch: answer.answered.epoch, number };
         let asked = if seeded::active(Bug::LeaseFromAnswer) { now } else { answer.asked.at };

@@ -84,6 +84,18 @@ fn what_was_given_back_does_not_come_back() {
 }
 
 #[test]
+fn an_answer_to_what_was_not_asked_counts_nothing() {
+    let (_, mut b) = supported();
+    let answered = Stamp { epoch: Epoch(5), at: 11 * S };
+    for spell in [1, 9] {
+        b.answered(A, Answer { asked: Stamp { epoch: Epoch(7), at: 30 * S }, answered, spell: Some(spell) }, 21 * S);
+    }
+    let ends = 20 * S + COUNTED_NS;
+    assert_eq!(b.had(A, ends - 1), Some(Spell { epoch: Epoch(5), number: 1 }));
+    assert_eq!(b.had(A, ends + 1), None);
+}
+
+#[test]
 fn a_hung_log_asks_for_nothing() {
     let (_, mut b) = supported();
     assert_eq!(b.ask(A, Some(20 * S), 20 * S + HUNG_NS - 1).wish, Wish::Support);

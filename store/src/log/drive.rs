@@ -14,17 +14,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
-/// Number of writer tasks per core: one for each batch that may be under way, and one to flush at the same time.
-const WRITERS: usize = super::WRITING_MAX + 1;
+/// Largest number of transfers under way: the writes of batches, and a flush.
+pub const UNDER_WAY_MAX: usize = super::WRITING_MAX + 1;
+/// Number of writer tasks per core: one for each transfer that may be under way.
+const WRITERS: usize = UNDER_WAY_MAX;
 /// Interval between checks for unsynced changes: they must be durable within `DURABLE_WITHIN_NS`, flush included.
 const TICK_NS: u64 = DURABLE_WITHIN_NS / 8;
 /// A change waits for two looks at most before its write begins, and the flush must end in time.
 const _: () = assert!(3 * TICK_NS < DURABLE_WITHIN_NS);
 
 enum Job {
-    Write { batch: Batch, fua: bool },
-    Flush(Flush),
+    Write { batch: Batch, fua: bool, since_ns: u64 },
+    Flush { flush: Flush, since_ns: u64 },
     End,
+}
+
+impl Log {
+    /// The time by the clock since when the oldest write or flush that is not done yet has been under way; None if there is none. A log
+    /// that has failed may keep one for ever.
+    pub fn oldest_pending_ns(&self) -> Option<u64> {
+        self.state.lock().under_way.iter().min().copied()
+    }
 }
 
 /// Starts the log's tasks on all cores.
@@ -56,8 +66,8 @@ async fn writer(log: Arc<Log>, core: usize) {
         })
         .await;
         match job {
-            Job::Write { batch, fua } => write(&log, batch, fua, &mut woken).await,
-            Job::Flush(flush) => perform_flush(&log, flush, &mut flushes, &mut woken).await,
+            Job::Write { batch, fua, since_ns } => write(&log, batch, (fua, since_ns), &mut woken).await,
+            Job::Flush { flush, since_ns } => perform_flush(&log, (flush, since_ns), &mut flushes, &mut woken).await,
             Job::End => return,
         }
         woken.drain(..).for_each(Waker::wake);
@@ -65,7 +75,7 @@ async fn writer(log: Arc<Log>, core: usize) {
     }
 }
 
-async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
+async fn write(log: &Log, batch: Batch, (fua, since_ns): (bool, u64), woken: &mut Vec<Waker>) {
     let start = log.runtime.stamp();
     let Batch { number, file, offset, slices, bytes, .. } = batch;
     let (mut slices, result) =
@@ -73,7 +83,7 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
     let result = result.map_err(|error| error.with(format!("log batch {number}")));
     let held_bytes = super::held_bytes(&slices);
     slices.clear();
-    finish(log, result, woken, |state| {
+    finish(log, since_ns, result, woken, |state| {
         state.spare.push(slices);
         let pending_bytes = log.pending_bytes.fetch_sub(held_bytes, Ordering::AcqRel);
         assert!(pending_bytes >= held_bytes, "batch {number} lets go of what was counted when it was formed");
@@ -86,7 +96,12 @@ async fn write(log: &Log, batch: Batch, fua: bool, woken: &mut Vec<Waker>) {
     });
 }
 
-async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Transfer>, woken: &mut Vec<Waker>) {
+async fn perform_flush(
+    log: &Log,
+    (flush, since_ns): (Flush, u64),
+    flushes: &mut Vec<runtime::Transfer>,
+    woken: &mut Vec<Waker>,
+) {
     let start = log.runtime.stamp();
     let mut result = Ok(());
     let begin = |&file| log.runtime.disk.submit_for(Purpose::Log, Request::Flush { file });
@@ -94,7 +109,7 @@ async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Trans
     for flush in flushes.drain(..) {
         result = result.and(flush.await.result);
     }
-    finish(log, result.map_err(|error| error.with("log flush")), woken, |state| {
+    finish(log, since_ns, result.map_err(|error| error.with("log flush")), woken, |state| {
         state.figures.flushes += 1;
         state.phases.ended = log.runtime.stamp();
         state.phases.flush = state.phases.ended.since(start);
@@ -106,7 +121,7 @@ async fn perform_flush(log: &Log, flush: Flush, flushes: &mut Vec<runtime::Trans
 /// Applies a completion to the state and collects the waiters that can go on. A failed operation stops the log (rule
 /// U4): what a failed flush should have made durable may be lost, even if a later flush of the same file succeeds. If
 /// the log has failed already, the completion has no effect.
-fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOnce(&mut State)) {
+fn finish(log: &Log, since_ns: u64, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOnce(&mut State)) {
     if let Err(error) = result
         && !active(Bug::FailureForgotten)
     {
@@ -116,6 +131,7 @@ fn finish(log: &Log, result: Result<()>, woken: &mut Vec<Waker>, done: impl FnOn
     if state.failed.is_some() {
         return;
     }
+    state.end_transfer(since_ns);
     done(&mut state);
     let positions = state.commit.positions();
     let before = log.written.swap(positions.written, Ordering::AcqRel);
@@ -145,7 +161,7 @@ impl State {
             return self.stopping.then_some(Job::End);
         }
         if let Some(flush) = self.commit.flush() {
-            return Some(Job::Flush(flush));
+            return Some(Job::Flush { flush, since_ns: self.begin_transfer(log) });
         }
         if self.commit.writing() < super::WRITING_MAX {
             if self.ready.is_empty() && self.building_is_due() {
@@ -154,11 +170,22 @@ impl State {
             if let Some(batch) = self.ready.pop_front() {
                 assert!(batch.number < self.next_number, "a batch is closed before it is written");
                 let fua = self.commit.submit(batch.number, batch.file, batch.wants_durable);
-                return Some(Job::Write { batch, fua });
+                return Some(Job::Write { batch, fua, since_ns: self.begin_transfer(log) });
             }
         }
         let idle = self.building.is_none() && !self.commit.has_undurable();
         (self.stopping && idle).then_some(Job::End)
+    }
+    /// Notes that a transfer begins. Returns its time, by which `end_transfer` finds it.
+    fn begin_transfer(&mut self, log: &Log) -> u64 {
+        let now_ns = log.runtime.clock.now_ns();
+        self.under_way.push(now_ns);
+        assert!(self.under_way.len() <= UNDER_WAY_MAX, "no more is under way than there is anybody to do");
+        now_ns
+    }
+    fn end_transfer(&mut self, since_ns: u64) {
+        let at = self.under_way.iter().position(|other| *other == since_ns);
+        self.under_way.swap_remove(at.expect("a transfer ends once, after it began"));
     }
 }
 

@@ -125,6 +125,8 @@ struct State {
     first_sequence: u64,
     waiters: Vec<Waiter>,
     idle_writers: Vec<Vec<Waker>>,
+    /// The time by the clock at which each write and flush under way began.
+    under_way: Vec<u64>,
     spare: Vec<Vec<Slice>>,
     /// A record found no memory for its batch since the last tick.
     short_of_memory: bool,
@@ -212,6 +214,7 @@ impl Log {
             epoch: resume.epoch,
             first_sequence: resume.sequence,
             waiters: Vec::with_capacity(1024),
+            under_way: Vec::with_capacity(drive::UNDER_WAY_MAX),
             idle_writers: (0..cores).map(|_| Vec::with_capacity(16)).collect(),
             spare: Vec::new(),
             short_of_memory: false,

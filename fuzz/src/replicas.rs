@@ -1,0 +1,86 @@
+//! Messages of bricks with replicas of a group to each other. What is decoded must be encoded to the same bytes again.
+
+use crate::targets::{Answer, answer, scale};
+use crate::wire_frames::variant;
+use base::{Index, ReplicaId, Term};
+use group::replica_codec::{Pulse, Told, pulse_bytes, put_told, take_pulse, take_told};
+use order_raft::support::{Answer as Answered, Ask, Epoch, Spell, Stamp, Wish};
+use order_raft::{Body, Entry, Message, Number, Position, Shadow, Stage};
+
+fn position(number: u64) -> Position {
+    Position { index: Index(number), term: Term(number / 2) }
+}
+
+fn bodies() -> Vec<Body> {
+    let shadow = Shadow { length: 7, crc: 8, kind: 9 };
+    let entries = vec![Entry { term: Term(3), shadow }, Entry { term: Term(4), shadow: Shadow::TERM }];
+    let (number, index, commit) = (Number(5), Index(6), Index(4));
+    vec![
+        Body::Append { number, previous: position(9), commit, entries },
+        Body::Append { number, previous: position(0), commit, entries: Vec::new() },
+        Body::Appended { number, index, commit },
+        Body::Refused { number, index, hint: position(3), commit },
+        Body::Vote { stage: Stage::Ask, last: position(20), commit: position(18), released: false },
+        Body::Vote { stage: Stage::Vote, last: position(20), commit: position(18), released: true },
+        Body::Voted { stage: Stage::Vote, granted: true, commit: position(2) },
+        Body::Release,
+    ]
+}
+
+pub fn told_seeds() -> Vec<Vec<u8>> {
+    let under = Some(Spell { epoch: Epoch(11), number: 12 });
+    let message = |(at, body)| {
+        let message = Message { term: Term(21), under: under.filter(|_| at % 2 == 0), body };
+        Told::Message { from: ReplicaId(3), everyone: Index(2), message }
+    };
+    let mut all: Vec<_> = bodies().into_iter().enumerate().map(message).collect();
+    all.extend([Told::Record { bytes: vec![1, 2, 3], more: 2 }, Told::Piece]);
+    let encode = |told: &Told| {
+        let mut bytes = Vec::new();
+        put_told(&mut bytes, told);
+        bytes
+    };
+    all.iter().map(encode).collect()
+}
+
+pub fn told(bytes: &[u8]) -> Answer {
+    let read = take_told(bytes);
+    if let Ok(told) = &read {
+        let mut again = Vec::new();
+        put_told(&mut again, told);
+        assert!(again == bytes, "what is told has two forms");
+    }
+    answer(&read, |told| match told {
+        Told::Record { bytes, more } => scale(bytes.len()) << 1 | u64::from(*more > 0),
+        Told::Piece => 1 << 10,
+        Told::Message { message, .. } => {
+            let entries = if let Body::Append { entries, .. } = &message.body { entries.len() } else { 0 };
+            variant(&message.body) ^ (scale(entries) << 1 | u64::from(message.under.is_some()))
+        }
+    })
+}
+
+pub fn pulse_seeds() -> Vec<Vec<u8>> {
+    let stamp = |at| Stamp { epoch: Epoch(3), at };
+    let ask = |wish, seen| Pulse::Ask(Ask { asked: stamp(8), wish, seen });
+    let answer = |spell| Pulse::Answer(Answered { asked: stamp(1), answered: stamp(2), spell });
+    let pulses = [
+        ask(Wish::Support, Some(stamp(5))),
+        ask(Wish::Nothing, None),
+        ask(Wish::Freedom, Some(stamp(5))),
+        answer(None),
+        answer(Some(4)),
+    ];
+    pulses.iter().map(pulse_bytes).collect()
+}
+
+pub fn pulse(bytes: &[u8]) -> Answer {
+    let read = take_pulse(bytes);
+    if let Ok(pulse) = &read {
+        assert!(pulse_bytes(pulse) == bytes, "a pulse has two forms");
+    }
+    answer(&read, |pulse| match pulse {
+        Pulse::Ask(Ask { wish, seen, .. }) => variant(wish) ^ u64::from(seen.is_some()),
+        Pulse::Answer(Answered { spell, .. }) => u64::from(spell.is_some()),
+    })
+}
