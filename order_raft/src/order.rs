@@ -407,7 +407,6 @@ impl Order {
     pub(crate) fn leads(&self, term: Term) -> bool {
         self.is_leader() && self.term() == term
     }
-    /// The index up to which a follower has acknowledged this leader's log.
     /// The index up to which a replica has the records, as far as this one knows; 0 if it does not lead.
     pub fn matched(&self, replica: ReplicaId) -> Index {
         let progress = self.raw.raft.prs().get(replica.0).filter(|_| self.is_leader());

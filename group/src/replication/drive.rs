@@ -110,10 +110,8 @@ impl Groups {
                 ask_ns = now + ASK_EVERY_NS;
                 self.ask_for_support(now);
             }
-            // Who hangs begins nothing: its vote for itself would become durable too late, and keep others from leading (rule P6).
-            if !hangs(self.oldest_write(), now) {
-                self.states().iter().for_each(|group| self.look_at(group, now));
-            }
+            let hangs = hangs(self.oldest_write(), now);
+            self.states().iter().for_each(|group| self.look_at(group, now, hangs));
             clock.sleep(LOOK_NS).await;
         }
     }
@@ -136,7 +134,7 @@ impl Groups {
         self.store().log.oldest_pending_ns().filter(|_| !active(Bug::HungDiskLeads))
     }
 
-    fn look_at(&self, group: &Group, now: u64) {
+    fn look_at(&self, group: &Group, now: u64, hangs: bool) {
         let mut state = group.state.lock();
         let (lacks, leads_alone) =
             self.at_this_moment(&mut state, |order, moment| (order.lacks_leader(moment), order.has_lease(moment)));
@@ -146,6 +144,10 @@ impl Groups {
             // It may have waited for its lease.
             (false, true) => self.replication().wake(group.number),
             _ => {}
+        }
+        // Who hangs begins nothing: its vote for itself would become durable too late, and keep others from leading (rule P6).
+        if hangs {
+            return;
         }
         let replica = state.replica();
         if !lacks {
