@@ -7,7 +7,7 @@ use crate::admin::client::Client;
 use crate::admin::protocol::Request;
 use crate::backend::Backend;
 use crate::cli::{Mount, WireEncryption};
-use crate::daemon::{Running, Until, say};
+use crate::daemon::{Running, Until, Ways, say};
 use crate::failure::{Exit, Failure};
 use crate::host;
 use crate::remote::{self, Place, Wishes};
@@ -164,8 +164,13 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
     remote.readable().iter().for_each(|warning| say(warning));
     let state = remote.directory().clone();
     let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
-    let running =
-        Running::start((Backend::Remote(remote), None), &state, options.resources.transport, signals, listening)?;
+    let running = Running::start(
+        (Backend::Remote(remote), Ways::default()),
+        &state,
+        options.resources.transport,
+        signals,
+        listening,
+    )?;
     let restrictions = wanted.restrictions.iter().filter_map(|name| Restriction::of(name)).collect();
     let mount = MountOptions { path, source: place.to_string(), restrictions, shares: true };
     match running.daemon().mount(&place.volume, &mount) {
