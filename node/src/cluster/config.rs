@@ -12,7 +12,7 @@ use runtime::real::{Access, Directory};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use store::format::Uuid;
 
 /// The file's name.
@@ -108,7 +108,8 @@ impl Cluster {
     }
     /// Writes the file durably in a cluster's directory, or, as that of this brick of it, in a brick's.
     pub fn write(&self, directory: &Directory, brick: Option<Uuid>) -> Result<()> {
-        let held = Held::lock(directory.clone(), |from, to| std::fs::rename(from, to))?;
+        // The lock lasts as long as the directory is open: the caller's stays open.
+        let held = Held::lock(Directory::open(directory.path())?, |from, to| std::fs::rename(from, to))?;
         files::replace(&held, FILE, self.text(brick).as_bytes())
     }
     fn text(&self, brick: Option<Uuid>) -> String {
@@ -127,6 +128,12 @@ impl Cluster {
         };
         serde_json::to_string_pretty(&file).expect("plain data is JSON") + "\n"
     }
+}
+
+/// True for a cluster's own directory.
+pub fn is_cluster(path: &Path) -> bool {
+    // Whatever is wrong with it is said by who opens it.
+    Directory::open(path).is_ok_and(|directory| matches!(Cluster::read(&directory), Ok(Some((_, None)))))
 }
 
 fn wrong(what: impl std::fmt::Display) -> Error {

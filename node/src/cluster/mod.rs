@@ -11,6 +11,6 @@ mod member;
 mod nodes;
 pub mod state;
 
-pub use config::Cluster;
+pub use config::{Cluster, is_cluster};
 pub use member::{Member, Node, refuse_alone};
 pub use nodes::Nodes;

@@ -6,7 +6,7 @@ use super::config::{Cluster, Place};
 use super::dev::brick;
 use crate::daemon::say;
 use crate::directory;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::host::{self, Process};
 use runtime::real::{Access, Directory};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -117,16 +117,15 @@ impl Node {
     /// Runs the node's process again and again.
     fn run(&self) {
         loop {
-            let (ended, was_ready) = match self.start() {
+            let (ended, pause) = match self.start() {
                 Ok(None) => return,
                 Ok(Some((child, process, heard))) => self.watch(child, &process, heard),
-                Err(error) => (format!("can't be started: {error}"), false),
+                Err(error) => (format!("can't be started: {error}"), LONG_PAUSE),
             };
             let state = self.state();
             if state.is_ending {
                 return;
             }
-            let pause = if was_ready { PAUSE } else { LONG_PAUSE };
             say(&format!("node {} {ended}; it is started again in {} s", self.name, pause.as_secs()));
             let slept = self.ending.wait_timeout_while(state, pause, |state| !state.is_ending);
             if slept.expect("no panic while held").0.is_ending {
@@ -162,8 +161,8 @@ impl Node {
         state.process = Some(process.clone());
         Ok(Some((child, process, heard)))
     }
-    /// Waits for the end of the process: how it ended, and whether it had served. `heard`: the length of its log before.
-    fn watch(&self, mut child: Child, process: &Process, heard: u64) -> (String, bool) {
+    /// Waits for the end of the process: how it ended, and the pause before the next. `heard`: the length of its log before.
+    fn watch(&self, mut child: Child, process: &Process, heard: u64) -> (String, Duration) {
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let was_ready = stdout.read_line(&mut line).is_ok() && line.starts_with("ready");
@@ -173,11 +172,14 @@ impl Node {
         let mut state = self.state();
         (state.is_ready, state.process) = (false, None);
         drop(state);
+        // The brick may be in use for a moment more, by a node whose starter was killed.
+        let is_in_use = status.as_ref().is_ok_and(|status| status.code() == Some(Exit::InUse as i32));
+        let pause = if was_ready || is_in_use { PAUSE } else { LONG_PAUSE };
         let mut how = status.map_or_else(|error| error.to_string(), told);
         if !was_ready && let Some(last) = self.said_since(heard) {
             how += &format!(" before it served: {last}");
         }
-        (format!("{how} (log: {})", self.log.display()), was_ready)
+        (format!("{how} (log: {})", self.log.display()), pause)
     }
     /// The last line in the log behind its first `heard` bytes.
     fn said_since(&self, heard: u64) -> Option<String> {
