@@ -6,6 +6,7 @@ mod mounting;
 use crate::admin::protocol::{Agent, Answer, Device, Figure, FileOf, Request, Space, Status};
 use crate::affected;
 use crate::cli::{Geometry, Transport};
+use crate::cluster::{Member, refuse_alone};
 use crate::cores::Cores;
 use crate::daemon::{described, say};
 use crate::directory;
@@ -16,7 +17,7 @@ use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, Result, StatFs, VolumeId};
 use front::fuse::{Entries, MountOptions, OP_NAMES, Rings};
-use group::{Context, Groups};
+use group::{Context, Groups, Replicas};
 use index_rocksdb::{RocksIndex, Salvaged};
 use layer::{Change, Stack};
 use runtime::budget::Figures;
@@ -29,6 +30,7 @@ use store::brick::{FormatOptions, Found, format_brick, look};
 use store::check::Report;
 use store::cleaner::State;
 use store::device::Foreign;
+use store::format::Uuid;
 use store::format::devices::{DeviceId, Tier};
 use store::format::leaf::merge;
 use store::format::superblock::Superblock;
@@ -56,6 +58,8 @@ pub struct Formatted {
     pub groups: u32,
     /// An earlier format had been interrupted.
     pub again: bool,
+    /// The brick's identity.
+    pub uuid: Uuid,
 }
 
 /// The treatment of a directory that is no brick yet.
@@ -158,7 +162,7 @@ fn format_if_new(
     });
     let superblock = superblock.map_err(failed)?;
     let size_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
-    Ok(Some(Formatted { size_bytes, groups: superblock.groups, again }))
+    Ok(Some(Formatted { size_bytes, groups: superblock.groups, again, uuid: superblock.uuid }))
 }
 
 /// A format ends before the first segment is made: who has one has no superblock any more.
@@ -211,12 +215,23 @@ pub fn format(
     })
 }
 
+/// Makes a brick of the directory, or finds the one that it is; its identity.
+pub fn format_or_find(data: &Directory, geometry: &Geometry, memory_max: u64, tell: &Tell) -> Result<Uuid, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't format {}", data.path().display()), &error);
+    let (runtime, reactors) = start(data, (None, Vec::new()), memory_max, false).map_err(failed)?;
+    match format_if_new(data, geometry, Foreign::Keep, (&runtime, &reactors), tell, "can't format")? {
+        Some(formatted) => Ok(formatted.uuid),
+        None => Ok(check_superblock(&runtime, &reactors).map_err(failed)?.uuid),
+    }
+}
+
 impl Brick {
     /// Opens a brick: replays its log and makes it ready for requests. `device`: where its block device is now, if
-    /// somebody said so; it is remembered once it has proved to be the brick's.
+    /// somebody said so; it is remembered once it has proved to be the brick's. `member`: its place in a cluster; a brick that has one
+    /// is not opened without.
     pub fn open(
         data: &Directory,
-        if_new: IfNew<'_>,
+        (if_new, member): (IfNew<'_>, Option<&Member>),
         device: Option<&Path>,
         memory_max: u64,
         tell: Tell,
@@ -235,6 +250,10 @@ impl Brick {
             IfNew::Refuse => None,
         };
         let superblock = check_superblock(&runtime, &reactors).map_err(failed)?;
+        match member {
+            Some(member) => member.check(superblock.uuid).map_err(failed)?,
+            None => refuse_alone(data, Some(&superblock))?,
+        }
         if device.is_some() && !superblock.on_device() {
             let what = "the brick's segments lie in its directory: leave --device out";
             return Err(failed(Error::new(Kind::Invalid, what)));
@@ -245,7 +264,8 @@ impl Brick {
         tell(Step::begin("index"));
         let index = open_index(data, index_options(memory_max)).map_err(failed)?;
         let world = runtime.clone();
-        let opened = on_core(&reactors, move || open_groups(world, index, memory_max, tell));
+        let replicas = member.map(Member::replicas);
+        let opened = on_core(&reactors, move || open_groups(world, index, replicas, memory_max, tell));
         let (groups, shape, warnings) = opened.map_err(failed)?;
         if device.is_some() {
             directory::link_device(data, 1, device).map_err(failed)?;
@@ -303,6 +323,7 @@ fn open_index(data: &Directory, options: index_rocksdb::Options) -> Result<Arc<d
 async fn open_groups(
     runtime: Runtime,
     index: Arc<dyn Index>,
+    replicas: Option<Replicas>,
     memory_max: u64,
     tell: Tell,
 ) -> Result<(Arc<Groups>, Status, Vec<String>)> {
@@ -319,11 +340,17 @@ async fn open_groups(
     let options = options(memory_max, opening.has_disks());
     #[cfg(feature = "seeded-bugs")]
     let options = crate::test_switches::cold(options);
-    let (groups, replay) = Groups::open(opening, options).await?;
+    let (groups, replay) = match replicas {
+        Some(replicas) => Groups::open_replicated(opening, options, replicas).await?,
+        None => Groups::open(opening, options).await?,
+    };
     #[cfg(feature = "seeded-bugs")]
     crate::test_switches::obey(&groups)?;
-    // Their mounts ended with the process. If that can't be noted now, it can at the next start.
-    drop(groups.forget_sessions().await);
+    if !groups.is_replicated() {
+        // Their mounts ended with the process. If that can't be noted now, it can at the next start. A replicated brick has no mounts, and
+        // only who leads may note anything.
+        drop(groups.forget_sessions().await);
+    }
     if replay.records > 0 {
         let (records, batches, ms) = (replay.records, replay.batches, replay.ns / 1_000_000);
         warnings.push(format!("replayed {records} records in {batches} batches of the log in {ms} ms"));
@@ -376,8 +403,23 @@ impl Brick {
         let reactors = self.reactors()?;
         on_core(&reactors, move || async move {
             let context = Context::own(volume, Span::start(runtime.stamp()));
-            groups.call(&context, op, None).await.map(|answer| answer.reply)
+            let answer = match groups.is_replicated() {
+                true => groups.call_replicated(&context, op, None).await,
+                false => groups.call(&context, op, None).await,
+            };
+            answer.map(|answer| answer.reply).map_err(|error| match error.kind {
+                Kind::Elsewhere => {
+                    let what =
+                        "another node of the cluster leads, or will: ask that one (sinter cluster status DIR names it)";
+                    Error::new(Kind::Elsewhere, what)
+                }
+                _ => error,
+            })
         })
+    }
+    /// True if other bricks have its groups too.
+    pub fn is_replicated(&self) -> bool {
+        self.groups.is_replicated()
     }
 
     /// The store below the groups.
@@ -698,7 +740,7 @@ pub fn check(data: &Directory, reading: Reading, memory_max: u64, tell: Tell) ->
 pub fn repair(data: &Directory, depth: Depth, memory_max: u64, tell: Tell) -> Result<Repaired, Failure> {
     let failed = |error: Error| Failure::of(format!("can't repair {}", data.path().display()), &error);
     let (runtime, reactors) = start(data, (None, Vec::new()), memory_max, false).map_err(failed)?;
-    check_superblock(&runtime, &reactors).map_err(failed)?;
+    refuse_alone(data, Some(&check_superblock(&runtime, &reactors).map_err(failed)?))?;
     let index = open_index(data, index_options(memory_max)).map_err(failed)?;
     let repaired = on_core(&reactors, move || async move {
         let opening = store::Opening::read_wholly(runtime, index, true).await?;
@@ -713,13 +755,13 @@ pub fn salvage(data: &Directory, to: &str, memory_max: u64) -> Result<Salvaged, 
     let failed = |error: Error| Failure::of(format!("can't read what is left of {}", data.path().display()), &error);
     // Held meanwhile: nobody else has the brick open.
     let (runtime, reactors) = start(data, (None, Vec::new()), memory_max, false).map_err(failed)?;
-    check_superblock(&runtime, &reactors).map_err(failed)?;
+    refuse_alone(data, Some(&check_superblock(&runtime, &reactors).map_err(failed)?))?;
     index_rocksdb::salvage(data, INDEX, to, &index_options(memory_max), merge).map_err(failed)
 }
 
 /// Has the log replayed, and what was left half-done completed: afterwards the index holds all.
 pub fn settle(data: &Directory, memory_max: u64, tell: Tell) -> Result<(), Failure> {
-    let brick = Brick::open(data, IfNew::Refuse, None, memory_max, tell)?;
+    let brick = Brick::open(data, (IfNew::Refuse, None), None, memory_max, tell)?;
     brick.close().map_err(|error| Failure::of(format!("brick {}", data.path().display()), &error))
 }
 
@@ -731,7 +773,7 @@ pub fn answer_offline(data: &Directory, request: Request, memory_max: u64) -> Re
 /// Opens a brick that no daemon serves, for the moment.
 pub fn on_opened<T>(data: &Directory, memory_max: u64, with: impl FnOnce(&Brick) -> Result<T>) -> Result<T, Failure> {
     let progress = Progress::new("opening the brick", None);
-    let brick = Brick::open(data, IfNew::Refuse, None, memory_max, progress.tell())?;
+    let brick = Brick::open(data, (IfNew::Refuse, None), None, memory_max, progress.tell())?;
     progress.clear();
     brick.warnings().iter().for_each(|warning| say(warning));
     let answer = with(&brick);

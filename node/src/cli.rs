@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use store::format::devices::Tier;
 
 mod bench;
+mod cluster;
 mod layer;
 mod mount;
 mod network;
@@ -15,6 +16,7 @@ mod observe;
 mod record;
 
 pub use bench::*;
+pub use cluster::*;
 pub use layer::*;
 pub use mount::*;
 pub use network::*;
@@ -75,6 +77,9 @@ pub enum Command {
     /// Join a server as a client; list or revoke a brick's clients
     #[command(subcommand)]
     Client(ClientCommand),
+    /// Run a cluster of three bricks on this machine, to try what a cluster does; tell how one is
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Give a brick more room, served or not
     Grow(Grow),
     /// List the devices of a brick, or add one

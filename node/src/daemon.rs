@@ -6,6 +6,7 @@ use crate::admin::server::{self, Server};
 use crate::assembly::Brick;
 use crate::backend::Backend;
 use crate::cli;
+use crate::cluster::Node;
 use crate::ending;
 use crate::failure::Failure;
 use crate::host::{self, Signals};
@@ -108,6 +109,17 @@ pub struct Daemon {
     recorder: Recorder,
     /// The way of clients of other machines, if they are served.
     listener: Option<Listener>,
+    /// The brick's part in its cluster, if it is one of several.
+    node: Option<Node>,
+}
+
+/// The ways by which a daemon is reached beside its mounts and its socket.
+#[derive(Default)]
+pub struct Ways {
+    /// That of clients of other machines.
+    pub listener: Option<Listener>,
+    /// That of the other bricks of a cluster, and of clients while it leads.
+    pub node: Option<Node>,
 }
 
 /// A running daemon, seen from its main thread.
@@ -127,7 +139,7 @@ pub struct Running {
 impl Running {
     /// Starts the admin socket and the watch for signals. `signals` was made before any thread.
     pub fn start(
-        (backend, listener): (Backend, Option<Listener>),
+        (backend, Ways { listener, node }): (Backend, Ways),
         data: &Directory,
         transport: cli::Transport,
         mut signals: Signals,
@@ -150,6 +162,7 @@ impl Running {
             gatherer,
             recorder: Recorder::default(),
             listener,
+            node,
             transport,
             started: Instant::now(),
             mounts: Mutex::default(),
@@ -216,6 +229,7 @@ impl Daemon {
         if changing.ending {
             return Err(Error::new(Kind::Interrupted, "the daemon is ending"));
         }
+        self.backend.brick().map_or(Ok(()), Brick::check_may_mount)?;
         let found = self.backend.volume(volume)?;
         // The kernel caches all of it for as long as it likes, and is never told of changes: these rights are the lease
         // of the one session that the volume has (rule R2).
@@ -314,6 +328,9 @@ impl Daemon {
         if let Some(Err(error)) = stopped {
             say(&format!("clients of other machines: {error}"));
         }
+        if let Some(Err(error)) = self.node.as_ref().map(|node| node.stop(self.brick()?)) {
+            say(&format!("clients of the cluster: {error}"));
+        }
     }
     fn brick(&self) -> Result<&Brick> {
         self.backend.brick()
@@ -358,6 +375,9 @@ impl Daemon {
         if force && let Some(listener) = &self.listener {
             listener.expel_from(&*self.brick()?.reactors()?, found.id)?;
         }
+        if force && let Some(node) = &self.node {
+            node.expel_from(self.brick()?, found.id)?;
+        }
         self.brick()?.delete_volume(&found, force)
     }
 
@@ -381,6 +401,9 @@ impl Daemon {
             if let Some(listener) = &self.listener {
                 listener.hang_up(volume.id);
             }
+            if let Some(node) = &self.node {
+                node.hang_up(self.brick()?, volume.id);
+            }
             let mounts = self.mounts.lock().expect("no panic while held");
             mounts.iter().filter(|mounted| mounted.volume == name).map(|mounted| mounted.serving.clone()).collect()
         };
@@ -395,7 +418,7 @@ impl Daemon {
 
     fn profile(&self) -> Result<protocol::Profile> {
         let mut volumes = Vec::new();
-        for volume in self.backend.volumes()? {
+        for volume in self.known_volumes()? {
             let layers = layers::told(&self.backend.stack(&volume).hops());
             if !layers.is_empty() {
                 volumes.push(Layered { volume: String::from_utf8_lossy(volume.name.as_bytes()).into_owned(), layers });
@@ -411,17 +434,26 @@ impl Daemon {
         Ok(Answer::Signals(Box::new(self.look(Duration::from_millis(milliseconds))?)))
     }
 
+    /// The volumes whose figures are told: a node that does not lead has none.
+    fn known_volumes(&self) -> Result<Vec<base::Volume>> {
+        match self.backend.volumes() {
+            Err(error) if error.kind == Kind::Elsewhere => Ok(Vec::new()),
+            volumes => volumes,
+        }
+    }
+
     /// A snapshot, after looking at requests in flight for so long.
     fn look(&self, looking: Duration) -> Result<Snapshot> {
         let mounts: Vec<_> = self.mounted().into_iter().map(|mounted| mounted.serving).collect();
         let (mut layers, mut limits, mut tenants) = (Vec::new(), Vec::new(), Vec::new());
-        for volume in self.backend.volumes()? {
+        for volume in self.known_volumes()? {
             let name = String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
             layers.extend(layers::figures(&name, &self.backend.stack(&volume).hops()));
             limits.extend(self.backend.limits(&volume));
             tenants.push(self.backend.tenant(&volume));
         }
-        let of_clients = || self.listener.as_ref().map_or(0, Listener::under_way);
+        let of_nodes = || self.node.as_ref().map_or(0, Node::under_way);
+        let of_clients = || self.listener.as_ref().map_or(0, Listener::under_way) + of_nodes();
         Ok(self.gatherer.snapshot(looking, (&mounts, &of_clients), (layers, limits, tenants)))
     }
 
@@ -543,6 +575,7 @@ impl Daemon {
             mounts,
             listening: self.listener.as_ref().map(|listener| listener.address().to_string()),
             clients,
+            replica: self.node.as_ref().and_then(|node| node.status(self.brick().ok()?)),
             ..of_backend
         }
     }

@@ -10,7 +10,8 @@ use rustix::mount::UnmountFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use rustix::process::{
-    configure_io_flusher_behavior, geteuid, getrlimit, pidfd_open, pidfd_send_signal, setrlimit, setsid, umask,
+    configure_io_flusher_behavior, geteuid, getpid, getppid, getrlimit, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal, setrlimit, setsid, umask,
 };
 use rustix::stdio::dup2_stderr;
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -56,6 +57,11 @@ impl Signals {
             }
             Ok(Signals(File::from_raw_fd(descriptor)))
         }
+    }
+    /// Waits until a signal has come, not longer than `patience`; whether one has. It is left for `wait`.
+    pub fn comes_within(&self, patience: Duration) -> io::Result<bool> {
+        let patience = Timespec::try_from(patience).ok();
+        Ok(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], patience.as_ref())? > 0)
     }
     /// Waits for the next signal; returns its name.
     pub fn wait(&mut self) -> io::Result<&'static str> {
@@ -245,6 +251,40 @@ pub fn in_own_session(command: &mut Command) {
     }
 }
 
+/// Has a command start in a session of its own, and be asked to end (SIGTERM) when the thread that starts it ends: who is killed leaves
+/// nobody behind.
+pub fn ending_with_its_starter(command: &mut Command) {
+    in_own_session(command);
+    let starter = getpid();
+    // SAFETY: between fork and exec only prctl and getppid are called, which is allowed there.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::TERM))?;
+            // It may have ended before that.
+            if getppid() == Some(starter) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+        });
+    }
+}
+
+/// Refuses a directory in which others than its owner may add or change names.
+pub fn check_only_owner_writes(directory: &Directory) -> base::Result<()> {
+    /// Mode bits that let others write.
+    const OTHERS_WRITE: u32 = 0o022;
+    let found = std::fs::metadata(directory.at(""));
+    let found = found.map_err(|error| Error::os("can't look at it", error.raw_os_error().unwrap_or(libc::EIO)))?;
+    if found.mode() & OTHERS_WRITE == 0 {
+        return Ok(());
+    }
+    let what = "others may write in the directory: take that from them (chmod go-w)";
+    Err(Error::new(Kind::Permission, what).with(format_args!("mode {:04o}", found.mode() & 0o7777)))
+}
+
+/// Bytes that are free for users in the file system of a directory.
+pub fn free_bytes(directory: &Directory) -> io::Result<u64> {
+    let figures = rustix::fs::statvfs(directory.at(""))?;
+    Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
+}
+
 /// The process that holds a brick's lock, which is free only when its last I/O has ended; `None` if nobody does.
 pub fn lock_holder(data: &Directory) -> io::Result<Option<u32>> {
     let file = match data.file("lock", Access::Read) {
@@ -293,6 +333,10 @@ impl Process {
     /// Asks it to end, by SIGTERM.
     pub fn terminate(&self) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.0, Signal::TERM)?)
+    }
+    /// Ends it at once, by SIGKILL.
+    pub fn kill(&self) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.0, Signal::KILL)?)
     }
     /// Waits for its end, not longer than `patience`; whether it has ended.
     pub fn ends_within(&self, patience: Duration) -> io::Result<bool> {

@@ -11,6 +11,7 @@ mod assembly;
 mod backend;
 mod bench;
 mod cli;
+mod cluster;
 mod commands;
 mod config;
 mod cores;

@@ -1,4 +1,5 @@
-//! A volume of a server, as a client's daemon mounts it: the session with the server, and the volume's layers.
+//! A volume of a server, or of a cluster on this machine, as a client's daemon mounts it: the session with the server, and the volume's
+//! layers.
 //!
 //! Promises: a server that is away is waited for, and who asks is told for what and since when; the daemon's end makes durable what
 //! the server has acknowledged, or says that it could not. Absent by design: a store; rights, which the server knows.
@@ -8,6 +9,7 @@ mod state;
 
 use crate::admin::protocol::Status;
 use crate::assembly::{on_core, start};
+use crate::cluster::Cluster;
 use crate::cores::Cores;
 use crate::failure::{self, Exit, Failure};
 use crate::network::now_s;
@@ -23,7 +25,7 @@ use runtime::net::Address;
 use runtime::real::{Directory, Reactors};
 use runtime::tasks::either;
 use runtime::{Runtime, Span};
-use state::State;
+use state::{Making, State};
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -82,10 +84,7 @@ impl FromStr for Place {
 impl Place {
     /// The directory of its daemon while it is mounted.
     pub fn state(&self) -> PathBuf {
-        self.below(Path::new(STATES))
-    }
-    fn below(&self, states: &Path) -> PathBuf {
-        states.join(self.name.as_str()).join(&self.volume)
+        Path::new(STATES).join(self.name.as_str()).join(&self.volume)
     }
 }
 
@@ -98,7 +97,10 @@ pub fn place_of(path: &Path) -> Option<Place> {
 pub struct Remote {
     /// Comes first: it is removed before the cores let go of its lock.
     state: State,
-    place: Place,
+    /// The volume and where it is, for people.
+    place: String,
+    /// The same of who serves it.
+    server: String,
     runtime: Runtime,
     cores: Cores,
     client: Arc<Client>,
@@ -108,6 +110,16 @@ pub struct Remote {
     /// The io_uring entries that its mounts may have.
     pub entries: Arc<Entries>,
     memory_max_bytes: u64,
+    /// The directory where it keeps what it has learned of the way to the server.
+    learned: PathBuf,
+    /// Its part in another machine's cluster; None of a cluster on this machine.
+    joined: Option<Joined>,
+    /// The state of the way to the server that an operator was told last.
+    told: Mutex<Told>,
+}
+
+/// A client's part in another machine's cluster, which it has joined.
+struct Joined {
     membership: Mutex<Membership>,
     /// The directory with its files.
     memberships: PathBuf,
@@ -116,8 +128,6 @@ pub struct Remote {
     lookup: Lookup,
     /// The time at which somebody last looked whether the certificate is to be renewed.
     looked: Mutex<Option<Instant>>,
-    /// The state of the way to the server that an operator was told last.
-    told: Mutex<Told>,
 }
 
 /// The states of the way to a server.
@@ -140,13 +150,97 @@ pub struct Wishes {
     pub encryption: Encryption,
 }
 
-/// Opens a session.
+/// Opens a session with a server.
 pub fn open(place: &Place, memberships: &Path, wishes: Wishes, memory_max: u64) -> Result<Remote, Failure> {
     let Wishes { read_only, soft_s, encryption } = wishes;
     let failed = |error: Error| Failure::of(format!("can't mount {place}"), &error);
     let membership = membership(memberships, &place.name).map_err(failed)?;
     let addresses = resolved(&membership).map_err(failed)?;
-    let making = state::make(Path::new(STATES), place)?;
+    // Who keeps memberships elsewhere wants nothing of this in the usual places.
+    let is_usual = memberships == Path::new(MEMBERSHIPS);
+    let learned = if is_usual { PathBuf::from(LEARNED) } else { memberships.join("learned") };
+    let options = |runtime: &Runtime| {
+        Ok(Options {
+            addresses: addresses.clone(),
+            volume: Name::new(place.volume.as_bytes())?,
+            who: who(&membership),
+            read_only,
+            credentials: Some(credentials(&membership, runtime, encryption)?),
+            soft_ns: soft_s.map(|seconds| seconds * 1_000_000_000),
+        })
+    };
+    let beginning = Beginning {
+        place: place.to_string(),
+        server: None,
+        making: state::make(Path::new(STATES), place.state())?,
+        learned: learned.join(place.name.as_str()).join(&place.volume),
+        silent: "the server does not answer: look whether it runs and listens (sinter status BRICK there), and whether a firewall lets \
+                 this machine through",
+    };
+    let remote = begin(beginning, options, memory_max)?;
+    let joined = Joined {
+        membership: Mutex::new(membership),
+        memberships: memberships.to_path_buf(),
+        encryption,
+        addresses: Mutex::new(addresses),
+        lookup: Lookup::default(),
+        looked: Mutex::default(),
+    };
+    Ok(Remote { joined: Some(joined), ..remote })
+}
+
+/// Opens a session with a cluster on this machine, for a volume. `directory`: the cluster's.
+pub fn open_here(
+    cluster: &Cluster,
+    directory: &Directory,
+    volume: &str,
+    wishes: Wishes,
+    memory_max: u64,
+) -> Result<Remote, Failure> {
+    let options = |_: &Runtime| {
+        Ok(Options {
+            addresses: cluster.addresses(),
+            volume: Name::new(volume.as_bytes())?,
+            who: crate::network::own_name()?.as_str().into(),
+            read_only: wishes.read_only,
+            credentials: None,
+            soft_ns: wishes.soft_s.map(|seconds| seconds * 1_000_000_000),
+        })
+    };
+    let path = directory.path();
+    let beginning = Beginning {
+        place: format!("{} of {}", volume, path.display()),
+        server: Some(format!("the cluster {}", path.display())),
+        making: state::make(path, cluster_state(path, volume))?,
+        learned: path.join("learned").join(volume),
+        silent: "no node of the cluster answers: look whether a majority of them runs (sinter cluster status DIR)",
+    };
+    begin(beginning, options, memory_max)
+}
+
+/// The directory of the daemon that has a volume of a cluster on this machine mounted.
+pub fn cluster_state(directory: &Path, volume: &str) -> PathBuf {
+    directory.join("mounts").join(volume)
+}
+
+/// All that a session needs to begin but the way to its server.
+struct Beginning {
+    place: String,
+    /// None: as the server calls itself.
+    server: Option<String>,
+    making: Making,
+    learned: PathBuf,
+    /// The failure if nobody answers.
+    silent: &'static str,
+}
+
+/// Begins a session.
+fn begin(
+    Beginning { place, server, making, learned, silent }: Beginning,
+    options: impl FnOnce(&Runtime) -> Result<Options>,
+    memory_max: u64,
+) -> Result<Remote, Failure> {
+    let failed = |error: Error| Failure::of(format!("can't mount {place}"), &error);
     let (runtime, reactors) = match start(making.directory(), (None, Vec::new()), memory_max, false) {
         Ok(started) => started,
         Err(error) => {
@@ -156,24 +250,20 @@ pub fn open(place: &Place, memberships: &Path, wishes: Wishes, memory_max: u64) 
     };
     // Comes after the cores, so that it goes before them if the server refuses.
     let state = making.locked();
-    let options = Options {
-        addresses: addresses.clone(),
-        volume: Name::new(place.volume.as_bytes()).map_err(failed)?,
-        who: who(&membership),
-        read_only,
-        credentials: Some(credentials(&membership, &runtime, encryption).map_err(failed)?),
-        soft_ns: soft_s.map(|seconds| seconds * 1_000_000_000),
-    };
-    let client = Client::start(&runtime, options);
-    let (welcome, volume) = match welcome(&reactors, &runtime, &client).map_err(failed)? {
+    let client = Client::start(&runtime, options(&runtime).map_err(failed)?);
+    let (welcome, volume) = match welcome(&reactors, &runtime, &client, silent).map_err(failed)? {
         Ok(welcomed) => welcomed,
-        Err(refused) => return Err(refusal(place, &refused)),
+        Err(refused) => return Err(refusal(&place, &refused)),
     };
     let stack = Arc::new(Stack::new(client.clone(), &volume.layers, &base::Limits::NONE));
     let (entries, cores) = (Entries::of(&runtime), Cores::new(reactors, "the mount has ended"));
+    let server = server.unwrap_or_else(|| format!("the server {}", welcome.who));
+    let (joined, told) = (None, Mutex::default());
+    let memory_max_bytes = memory_max;
     Ok(Remote {
         state,
-        place: place.clone(),
+        place,
+        server,
         runtime,
         cores,
         client,
@@ -181,14 +271,10 @@ pub fn open(place: &Place, memberships: &Path, wishes: Wishes, memory_max: u64) 
         volume,
         stack,
         entries,
-        memory_max_bytes: memory_max,
-        membership: Mutex::new(membership),
-        memberships: memberships.to_path_buf(),
-        encryption,
-        addresses: Mutex::new(addresses),
-        lookup: Lookup::default(),
-        looked: Mutex::default(),
-        told: Mutex::default(),
+        memory_max_bytes,
+        learned,
+        joined,
+        told,
     })
 }
 
@@ -255,6 +341,7 @@ fn welcome(
     reactors: &Reactors,
     runtime: &Runtime,
     client: &Arc<Client>,
+    silent: &'static str,
 ) -> Result<std::result::Result<(HelloOk, base::Volume), Refused>> {
     let (there, clock) = (client.clone(), runtime.clock.clone());
     let welcomed = reactors.run(0, move || async move {
@@ -274,16 +361,14 @@ fn welcome(
             if let Some(error) = why.clone().filter(|error| error.kind == Kind::Busy) {
                 return Err(error);
             }
-            let what = "the server does not answer: look whether it runs and listens (sinter status BRICK there), and whether a \
-                        firewall lets this machine through";
             let why = why.map_or(format!("tried for {} s", FIRST.as_secs()), |error| error.to_string());
-            Err(Error::new(Kind::Host, what).with(why))
+            Err(Error::new(Kind::Host, silent).with(why))
         }
     }
 }
 
 /// The failure of a mount that the server refuses.
-fn refusal(place: &Place, refused: &Refused) -> Failure {
+fn refusal(place: &str, refused: &Refused) -> Failure {
     let exit = match refused.reason {
         Reason::Busy => Exit::InUse,
         Reason::Version => Exit::Newer,
@@ -320,12 +405,8 @@ impl Remote {
     }
     /// The directory where it keeps what it has learned of the way to the server. None if there can't be one.
     pub fn learned(&self) -> Option<Directory> {
-        // Who keeps memberships elsewhere wants nothing of this in the usual places.
-        let is_usual = self.memberships == Path::new(MEMBERSHIPS);
-        let all = if is_usual { PathBuf::from(LEARNED) } else { self.memberships.join("learned") };
-        let path = all.join(self.place.name.as_str()).join(&self.place.volume);
-        std::fs::create_dir_all(path.parent()?).ok()?;
-        crate::directory::make(&path).ok()
+        std::fs::create_dir_all(self.learned.parent()?).ok()?;
+        crate::directory::make(&self.learned).ok()
     }
     /// The world that it lives in.
     pub fn runtime(&self) -> &Runtime {
@@ -361,7 +442,8 @@ impl Remote {
     }
     fn server(&self) -> String {
         let (reach, cores) = (self.client.reach(), self.runtime.tasks.cores());
-        format!("{}, over {} of {cores} connections", self.welcome.who, reach.connections)
+        let server = if self.joined.is_some() { self.server_name() } else { self.server.clone() };
+        format!("{server}, over {} of {cores} connections", reach.connections)
     }
     /// True if others have the volume too, as the server told last; None while it is away.
     fn is_shared(&self) -> Option<bool> {
@@ -371,7 +453,7 @@ impl Remote {
     /// The warning for as long as contents may go unencrypted.
     pub fn readable(&self) -> Option<String> {
         let who = &self.welcome.who;
-        match (self.encryption, self.client.reach().is_clear) {
+        match (self.joined.as_ref()?.encryption, self.client.reach().is_clear) {
             (Encryption::On, _) => None,
             (Encryption::Off, true) => Some(format!(
                 "contents go unencrypted over the network to the server {who}, as both sides were told (wire-encryption is off): who reads \
@@ -385,37 +467,37 @@ impl Remote {
     /// The obstacle between it and the server, and its time.
     fn trouble(&self) -> Option<String> {
         if let Some(refused) = self.client.end_reason() {
-            let what = "the server has ended this mount's session, and all that is asked of it fails";
-            return Some(format!("{what}: {}", refused.text));
+            let what = "has ended this mount's session, and all that is asked of it fails";
+            return Some(format!("{} {what}: {}", self.server, refused.text));
         }
         let Reach { away_since_ns, error, .. } = self.client.reach();
         let seconds = (self.runtime.clock.now_ns() - away_since_ns?) / 1_000_000_000;
         let why = error.map_or(String::new(), |error| format!(" ({error})"));
-        let who = &self.welcome.who;
-        Some(format!("the server {who} has been away for {seconds} s{why}: programs wait until it is back"))
+        Some(format!("{} has been away for {seconds} s{why}: programs wait until it is back", self.server))
     }
     /// Asks for another certificate if this one is to be renewed. The outcome, for an operator.
     fn renew(&self) -> Option<String> {
-        let mut looked = self.looked.lock().expect("no panic while held");
+        let joined = self.joined.as_ref()?;
+        let mut looked = joined.looked.lock().expect("no panic while held");
         if looked.is_some_and(|looked| looked.elapsed() < RENEWAL_LOOK) {
             return None;
         }
         *looked = Some(Instant::now());
-        let mut membership = self.membership.lock().expect("no panic while held");
+        let mut membership = joined.membership.lock().expect("no panic while held");
         let now_s = now_s(&self.runtime);
         if membership.identity().is_ok_and(|identity| now_s < identity.renewal_at_s()) {
             return None;
         }
-        Some(match self.renewed(&mut membership) {
+        Some(match self.renewed(joined, &mut membership) {
             Ok(()) => "this machine's certificate was renewed".to_string(),
             Err(error) => format!("this machine's certificate can't be renewed, which is tried again: {error}"),
         })
     }
-    fn renewed(&self, membership: &mut Membership) -> Result<()> {
+    fn renewed(&self, joined: &Joined, membership: &mut Membership) -> Result<()> {
         let present = credentials(membership, &self.runtime, Encryption::On)?;
         let join = Join { secret: [].into(), name: "".into(), request: make_request(&membership.key)?.into() };
         let mut last = Error::new(Kind::Host, "no server is known");
-        let addresses = self.addresses.lock().expect("no panic while held").clone();
+        let addresses = joined.addresses.lock().expect("no panic while held").clone();
         for address in addresses {
             let runtime = self.runtime.clone();
             let (present, join) = (present.clone(), join.clone());
@@ -423,9 +505,9 @@ impl Remote {
                 wire::client::join(&runtime, &address, &present, &join).await
             });
             match asked {
-                Ok(joined) => {
-                    membership.renew(&files(&self.memberships)?, crate::join::chain(joined)?)?;
-                    self.client.renew(credentials(membership, &self.runtime, self.encryption)?.0);
+                Ok(answer) => {
+                    membership.renew(&files(&joined.memberships)?, crate::join::chain(answer)?)?;
+                    self.client.renew(credentials(membership, &self.runtime, joined.encryption)?.0);
                     return Ok(());
                 }
                 Err(error) => last = error,
@@ -437,8 +519,8 @@ impl Remote {
     pub fn news(&self) -> Vec<String> {
         let lost = self.client.news_of_loss().map(|(count, ino)| {
             let what = "was started anew and has lost changes that nobody had made durable";
-            let who = &self.welcome.who;
-            format!("the server {who} {what}, of {count} files (inode {} is one): who syncs them gets an error", ino.0)
+            let who = &self.server;
+            format!("{who} {what}, of {count} files (inode {} is one): who syncs them gets an error", ino.0)
         });
         let ways = self.news_of_way().into_iter().chain(self.look_for());
         ways.chain(lost).chain(self.renew()).chain(self.follow_layers()).collect()
@@ -446,8 +528,13 @@ impl Remote {
     /// Looks for a server that is away where its names lead by now, and where the membership's file says: one that has moved is found.
     fn look_for(&self) -> Option<String> {
         self.client.reach().away_since_ns?;
-        let (directory, name) = (self.memberships.clone(), self.place.name.clone());
-        let cluster = self.membership.lock().expect("no panic while held").cluster;
+        // The sockets of a cluster on this machine stay where they are.
+        let joined = self.joined.as_ref()?;
+        let (name, cluster) = {
+            let membership = joined.membership.lock().expect("no panic while held");
+            (membership.name.clone(), membership.cluster)
+        };
+        let directory = joined.memberships.clone();
         let look = move || -> Result<Found> {
             let membership = membership(&directory, &name)?;
             if membership.cluster != cluster {
@@ -456,10 +543,10 @@ impl Remote {
             let addresses = resolved(&membership)?;
             Ok((membership.addresses, addresses))
         };
-        let (places, found) = self.lookup.turn(look)?;
+        let (places, found) = joined.lookup.turn(look)?;
         // Another certificate is written together with them.
-        self.membership.lock().expect("no panic while held").addresses = places;
-        let mut addresses = self.addresses.lock().expect("no panic while held");
+        joined.membership.lock().expect("no panic while held").addresses = places;
+        let mut addresses = joined.addresses.lock().expect("no panic while held");
         if found.is_empty() || found.iter().all(|address| addresses.contains(address)) {
             return None;
         }
@@ -483,7 +570,7 @@ impl Remote {
         let before = std::mem::replace(&mut *self.told.lock().expect("no panic while held"), now);
         match now {
             _ if before == now => None,
-            Told::Up => Some(format!("the server {} is back", self.welcome.who)),
+            Told::Up => Some(format!("{} is back", self.server)),
             Told::Away | Told::Over => self.trouble(),
         }
     }

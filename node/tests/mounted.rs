@@ -30,6 +30,7 @@ mod attributes;
 mod bad_input;
 mod behind;
 mod beside;
+mod cluster;
 mod console;
 mod device;
 mod doctor;

@@ -56,12 +56,12 @@ impl Client {
         Client::connect_in(&directory, shown, until)
     }
 
-    /// Connects to the daemon of a server's volume; `None` if there is none.
-    pub fn of_place(place: &Place) -> Result<Option<Client>, Failure> {
-        match Directory::open(&place.state()) {
-            Ok(directory) => Client::connect_in(&directory, place.to_string(), None),
+    /// Connects to the daemon of a mount, whose directory is `state`; `None` if there is none. `shown`: what it mounts.
+    pub fn of_mount(state: &Path, shown: String) -> Result<Option<Client>, Failure> {
+        match Directory::open(state) {
+            Ok(directory) => Client::connect_in(&directory, shown, None),
             Err(error) if error.kind == Kind::NotFound => Ok(None),
-            Err(error) => Err(Failure::of(format!("can't reach the daemon of {place}"), &error)),
+            Err(error) => Err(Failure::of(format!("can't reach the daemon of {shown}"), &error)),
         }
     }
 

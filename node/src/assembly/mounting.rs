@@ -8,6 +8,13 @@ use base::{Error, Kind, Result, SessionId};
 use front::fuse::{Identity, MountOptions, Serving};
 
 impl Brick {
+    /// Refuses mounts here of a brick that others replicate: what such a mount is told could be void once another brick leads.
+    pub fn check_may_mount(&self) -> Result<()> {
+        let what = "a brick of a cluster has no mounts of its own: mount the volume through the cluster (sinter mount DIR VOLUME MOUNT, \
+                    where DIR is the cluster's directory)";
+        if self.is_replicated() { Err(Error::new(Kind::Unsupported, what)) } else { Ok(()) }
+    }
+
     /// Mounts a volume and serves it. `listener`: the way of clients, which may have the volume too. Blocks; not on a core.
     pub fn serve(
         &self,

@@ -96,6 +96,8 @@ fn every_command_is_understood() {
         "sinter client list /d --json",
         "sinter client revoke /d a --json",
         "sinter down /d --timeout 1 --json",
+        "sinter cluster dev /d /m --size 4G --memory-max 1G",
+        "sinter cluster status /d --json",
         "sinter mount /d default /m",
         "sinter umount /m --lazy",
         "sinter volume create /d a",

@@ -6,8 +6,9 @@ use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::backend::Backend;
 use crate::cli::{Format, Grow, Listen, Resources, Serve, Surfaces, Up};
+use crate::cluster::{Member, Node};
 use crate::config;
-use crate::daemon::{Mounted, Running, Until, say};
+use crate::daemon::{Mounted, Running, Until, Ways, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Signals};
@@ -39,7 +40,8 @@ pub fn up(options: &Up) -> Result<Exit, Failure> {
     }
     let if_new = IfNew::Format(&options.geometry);
     let device = options.geometry.first().cloned();
-    let opened = open(&data, if_new, &device, (&options.resources, &options.listen), signals, listening);
+    let wanted = (&options.resources, &options.listen);
+    let opened = open(&data, (if_new, None), &device, wanted, signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || {
             format!("sinter mount {} {} {}", options.data.display(), options.volume, mount.display())
@@ -87,7 +89,8 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let listening = listen(&options.surfaces)?;
     let data = directory::existing(&options.data)?;
     let wanted = (&options.resources, &options.listen);
-    let opened = open(&data, IfNew::Refuse, &options.device, wanted, signals, listening);
+    let member = member(&data, &options.listen)?;
+    let opened = open(&data, (IfNew::Refuse, member), &options.device, wanted, signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || format!("sinter status {}", options.data.display()))
     })?;
@@ -95,6 +98,19 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     running.wait(if options.until_unmounted { Until::AllUnmounted } else { Until::Asked });
     running.end()?;
     Ok(Exit::Done)
+}
+
+/// The place of a brick in a cluster; None if it is of none. Errors: it would listen besides.
+fn member(data: &Directory, listen: &Listen) -> Result<Option<Member>, Failure> {
+    let read =
+        Member::read(data).map_err(|error| Failure::of(format!("can't serve {}", data.path().display()), &error));
+    let member = read?;
+    if member.is_some() && listen.listen.is_some() {
+        let text =
+            format!("{} is a brick of a cluster, which can't be served to other machines yet", data.path().display());
+        return Err(Failure::new(Exit::Usage, text).next("leave --listen out"));
+    }
+    Ok(member)
 }
 
 /// `sinter format`.
@@ -106,7 +122,7 @@ pub fn format(options: &Format) -> Result<Exit, Failure> {
     let memory_max = memory::default_max_bytes();
     let formatted = assembly::format(&data, &options.geometry, options.force, memory_max, &progress.tell())?;
     progress.clear();
-    let Formatted { size_bytes, groups, again } = formatted;
+    let Formatted { size_bytes, groups, again, .. } = formatted;
     match options.json {
         true => print_json(&serde_json::json!({ "size_bytes": size_bytes, "groups": groups, "again": again }))?,
         false => print(&(described(data.path(), &formatted) + "\n"))?,
@@ -156,7 +172,7 @@ pub(super) fn become_daemon() -> Result<Signals, Failure> {
 
 fn open(
     data: &Directory,
-    if_new: IfNew<'_>,
+    (if_new, member): (IfNew<'_>, Option<Member>),
     device: &Option<PathBuf>,
     (resources, listen): (&Resources, &Listen),
     signals: Signals,
@@ -170,7 +186,7 @@ fn open(
         say(&format!("--memory-max is {wanted}, more than the {there} that this machine or its control group has"));
     }
     let progress = Progress::new("starting", Some(Notifier::from_environment()));
-    let brick = Brick::open(data, if_new, device.as_deref(), memory_max, progress.tell())?;
+    let brick = Brick::open(data, (if_new, member.as_ref()), device.as_deref(), memory_max, progress.tell())?;
     progress.clear();
     if let Some(formatted) = brick.formatted() {
         say(&described(data.path(), &formatted));
@@ -179,19 +195,25 @@ fn open(
     let transport = resources.transport;
     #[cfg(feature = "ablations")]
     let transport = crate::ablations::transport(transport);
-    let listener = match Listener::start(&brick, data, listen) {
-        Ok(listener) => listener,
+    let ways = match ways(&brick, data, member, listen) {
+        Ok(ways) => ways,
         Err(failure) => {
             // The first failure is the one to tell.
             drop(brick.close());
             return Err(failure);
         }
     };
-    if let Some(listener) = &listener {
+    if let Some(listener) = &ways.listener {
         say(&format!("clients of other machines: {}", listener.address()));
         listener.warning().iter().for_each(|warning| say(warning));
     }
-    Running::start((Backend::Brick(brick), listener), data, transport, signals, listening)
+    Running::start((Backend::Brick(brick), ways), data, transport, signals, listening)
+}
+
+fn ways(brick: &Brick, data: &Directory, member: Option<Member>, listen: &Listen) -> Result<Ways, Failure> {
+    let node = member.map(|member| Node::start(brick, member)).transpose();
+    let node = node.map_err(|error| Failure::of("can't reach the other bricks of the cluster", &error))?;
+    Ok(Ways { listener: Listener::start(brick, data, listen)?, node })
 }
 
 /// Takes the addresses of the daemon's figures; they answer once it runs. Errors: an address can't be had.
@@ -230,7 +252,7 @@ pub(super) fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A brick below its own mount would wait for itself; a mount over the brick would hide it.
-fn refuse_inside(data: &Path, mount: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_inside(data: &Path, mount: &Path) -> Result<(), Failure> {
     if data.starts_with(mount) || mount.starts_with(data) {
         let text = format!("the brick {} and the mount point {} contain each other", data.display(), mount.display());
         return Err(Failure::new(Exit::Usage, text).next("give a mount point beside the brick"));

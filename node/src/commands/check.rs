@@ -3,6 +3,7 @@
 use super::{print, print_json};
 use crate::assembly::{self, Reading};
 use crate::cli::Check;
+use crate::cluster::refuse_alone;
 use crate::daemon::say;
 use crate::directory;
 use crate::failure::{Exit, Failure};
@@ -30,6 +31,10 @@ pub fn run(options: &Check) -> Result<Exit, Failure> {
     let mut kept = None;
     let reading = if options.read_data || options.repair { Reading::Data } else { Reading::Structures };
     let data = directory::existing(&options.data).map_err(|failure| failure.exit(Exit::Usage))?;
+    if options.repair {
+        // Before anything is copied or changed.
+        refuse_alone(&data, None).map_err(|failure| failure.exit(Exit::Usage))?;
+    }
     let report = match look(&data, reading) {
         // The index's own blocks are bad.
         Err(failure) if options.repair && failure.exit == Exit::Corrupt => {

@@ -226,7 +226,8 @@ fn of_server(place: Place, path: PathBuf, wanted: Wanted) -> Result<(), Failure>
     }
     let directory = directory.unwrap_or_else(|| MEMBERSHIPS.into());
     let memory_max = settings.memory_max;
-    mount::Wanted { place, path, restrictions, memory_max, soft, encryption, directory, log }.mount()
+    let source = mount::Source::Server(place);
+    mount::Wanted { source, path, restrictions, memory_max, soft, encryption, directory, log }.mount()
 }
 
 /// True if the brick's daemon is on its way down, or is gone.

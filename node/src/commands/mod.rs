@@ -5,6 +5,7 @@ mod brick;
 mod callers;
 mod check;
 mod client;
+mod cluster;
 mod config;
 mod devices;
 mod doctor;
@@ -35,7 +36,7 @@ pub use fstab::{is_mount_helper, run as mount_helper};
 use crate::admin::client::Client;
 use crate::admin::protocol::{Answer, Request};
 use crate::assembly;
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, ClusterCommand, Command};
 use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host;
@@ -46,7 +47,7 @@ use std::path::Path;
 /// Runs a command; the exit code if it could be done.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let is_daemon = match &cli.command {
-        Command::Up(_) | Command::Serve(_) => true,
+        Command::Up(_) | Command::Serve(_) | Command::Cluster(ClusterCommand::Dev(_)) => true,
         Command::Mount(options) => options.foreground,
         _ => false,
     };
@@ -64,6 +65,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Layer(command) => layer::run(&command),
         Command::Token(command) => token::run(&command),
         Command::Client(command) => client::run(&command),
+        Command::Cluster(command) => cluster::run(&command),
         Command::Grow(options) => brick::grow(&options),
         Command::Brick(command) => devices::run(&command),
         Command::Tiers(options) => tiers::run(&options),

@@ -1,4 +1,5 @@
-//! `sinter mount`: a volume of a brick, which its daemon mounts, or of a server, for which a daemon is started.
+//! `sinter mount`: a volume of a brick, which its daemon mounts, or of a server or a cluster on this machine, for which a daemon is
+//! started.
 
 use super::brick::{become_daemon, memory_max, mount_point};
 use super::fstab::ends;
@@ -7,7 +8,8 @@ use crate::admin::client::Client;
 use crate::admin::protocol::Request;
 use crate::backend::Backend;
 use crate::cli::{Mount, WireEncryption};
-use crate::daemon::{Running, Until, say};
+use crate::cluster;
+use crate::daemon::{Running, Until, Ways, say};
 use crate::failure::{Exit, Failure};
 use crate::host;
 use crate::remote::{self, Place, Wishes};
@@ -15,6 +17,7 @@ use console::{Addresses, Listening};
 use front::fuse::{self, MountOptions, Restriction};
 use runtime::real::Directory;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +29,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub fn run(options: &Mount) -> Result<Exit, Failure> {
     let Some(volume) = &options.volume else { return of_server(options) };
     let data = &options.source;
+    if cluster::is_cluster(data) {
+        let directory = absolute(data)?;
+        return of_source(Source::Cluster { directory, volume: volume.clone() }, options);
+    }
+    if options.read_only || options.foreground || options.soft.is_some() {
+        let text = "--read-only, --soft and --foreground are for volumes of servers and clusters, not of a brick of this machine";
+        return Err(Failure::new(Exit::Usage, text).next("leave them out"));
+    }
     let path = absolute(&options.mount)?;
     let mut client = Client::need(data)?;
     warn_if_hidden(&path);
@@ -51,9 +62,13 @@ fn of_server(options: &Mount) -> Result<Exit, Failure> {
             "sinter mount NAME/VOLUME DIRECTORY, or for a brick of this machine: sinter mount BRICK VOLUME DIRECTORY",
         )
     })?;
+    of_source(Source::Server(place), options)
+}
+
+fn of_source(source: Source, options: &Mount) -> Result<Exit, Failure> {
     let restrictions = if options.read_only { vec!["ro".to_string()] } else { Vec::new() };
     let wanted = Wanted {
-        place,
+        source,
         path: absolute(&options.mount)?,
         restrictions,
         memory_max: options.resources.memory_max,
@@ -69,15 +84,70 @@ fn of_server(options: &Mount) -> Result<Exit, Failure> {
     warn_if_hidden(&wanted.path);
     wanted.mount()?;
     if options.json {
-        print_json(&serde_json::json!({ "source": wanted.place.to_string(), "mount": wanted.path }))?;
+        print_json(&serde_json::json!({ "source": wanted.source.to_string(), "mount": wanted.path }))?;
     }
     Ok(Exit::Done)
+}
+
+/// The place of a volume that has a daemon of its own on this machine for each mount.
+pub enum Source {
+    /// A server.
+    Server(Place),
+    /// A cluster on this machine, by its directory.
+    Cluster {
+        /// The directory.
+        directory: PathBuf,
+        /// The volume.
+        volume: String,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Server(place) => write!(f, "{place}"),
+            Source::Cluster { directory, volume } => write!(f, "{}/{volume}", directory.display()),
+        }
+    }
+}
+
+impl Source {
+    fn volume(&self) -> &str {
+        match self {
+            Source::Server(place) => &place.volume,
+            Source::Cluster { volume, .. } => volume,
+        }
+    }
+    /// The directory of its daemon while it is mounted.
+    fn state(&self) -> PathBuf {
+        match self {
+            Source::Server(place) => place.state(),
+            Source::Cluster { directory, volume } => remote::cluster_state(directory, volume),
+        }
+    }
+    /// The source that mount tables show.
+    fn shown(&self) -> String {
+        match self {
+            Source::Server(place) => place.to_string(),
+            Source::Cluster { directory, .. } => directory.display().to_string(),
+        }
+    }
+    /// The last arguments of the command that mounts it.
+    fn arguments(&self) -> Vec<OsString> {
+        match self {
+            Source::Server(place) => vec![place.to_string().into()],
+            Source::Cluster { directory, volume } => vec![directory.into(), volume.into()],
+        }
+    }
+    fn client(&self) -> Result<Option<Client>, Failure> {
+        Client::of_mount(&self.state(), self.to_string())
+    }
 }
 
 /// A mount of a server's volume, as somebody wants it.
 pub struct Wanted {
     /// The volume.
-    pub place: Place,
+    pub source: Source,
     /// The directory at which it is to appear.
     pub path: PathBuf,
     /// Restrictions of the mount, by name.
@@ -97,26 +167,29 @@ pub struct Wanted {
 impl Wanted {
     /// Has a daemon mount it: a new one, or the one that still serves what is open of a former mount.
     pub fn mount(&self) -> Result<(), Failure> {
-        let failed = |error: base::Error| Failure::of(format!("can't mount {}", self.place), &error);
-        remote::membership(&self.directory, &self.place.name).map_err(failed)?;
+        let source = &self.source;
+        let failed = |error: base::Error| Failure::of(format!("can't mount {source}"), &error);
+        if let Source::Server(place) = source {
+            remote::membership(&self.directory, &place.name).map_err(failed)?;
+        }
         let request = Request::Mount {
-            volume: self.place.volume.clone(),
+            volume: source.volume().to_string(),
             path: text_of(&self.path)?,
-            source: Some(self.place.to_string()),
+            source: Some(source.shown()),
             restrictions: self.restrictions.clone(),
         };
         let deadline = Instant::now() + PATIENCE;
         // Another daemon for it is on its way up or down, or was when this one was started.
         let is_held = || {
-            let state = Directory::open(&self.place.state());
+            let state = Directory::open(&source.state());
             state.is_ok_and(|state| host::lock_holder(&state).is_ok_and(|holder| holder.is_some()))
         };
         loop {
             let was_held = is_held();
-            let (failure, may_pass) = match Client::of_place(&self.place)? {
+            let (failure, may_pass) = match source.client()? {
                 Some(mut client) => match client.ask(&request) {
                     Ok(_) => return Ok(()),
-                    Err(failure) => (failure, ends(Client::of_place(&self.place)?)),
+                    Err(failure) => (failure, ends(source.client()?)),
                 },
                 None => match self.start() {
                     Ok(()) => return Ok(()),
@@ -143,15 +216,18 @@ impl Wanted {
         if self.encryption != WireEncryption::default() {
             arguments.extend(["--wire-encryption".into(), self.encryption.word().into()]);
         }
-        arguments.extend(["--directory".into(), self.directory.clone().into()]);
-        arguments.extend([self.place.to_string().into(), self.path.clone().into()]);
-        start::daemon(&arguments, &self.place.to_string(), self.log.as_deref())
+        if let Source::Server(_) = self.source {
+            arguments.extend(["--directory".into(), self.directory.clone().into()]);
+        }
+        arguments.extend(self.source.arguments());
+        arguments.push(self.path.clone().into());
+        start::daemon(&arguments, &self.source.to_string(), self.log.as_deref())
     }
 }
 
-/// Mounts a server's volume and serves it until it is unmounted.
+/// Mounts a server's or a cluster's volume and serves it until it is unmounted.
 fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
-    let place = &wanted.place;
+    let source = &wanted.source;
     let signals = become_daemon()?;
     let path = mount_point(&wanted.path)?;
     host::check_may_mount().map_err(|error| Failure::of("can't mount", &error))?;
@@ -160,20 +236,31 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
     host::check_address_space(memory_max).map_err(|error| Failure::of("can't start", &error))?;
     let encryption = wanted.encryption.into();
     let wishes = Wishes { read_only: options.read_only, soft_s: options.soft, encryption };
-    let remote = remote::open(place, &wanted.directory, wishes, memory_max)?;
+    let remote = match source {
+        Source::Server(place) => remote::open(place, &wanted.directory, wishes, memory_max)?,
+        Source::Cluster { directory, volume } => {
+            let (directory, cluster) = cluster::dev::existing(directory)?;
+            remote::open_here(&cluster, &directory, volume, wishes, memory_max)?
+        }
+    };
     remote.readable().iter().for_each(|warning| say(warning));
     let state = remote.directory().clone();
     let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
-    let running =
-        Running::start((Backend::Remote(remote), None), &state, options.resources.transport, signals, listening)?;
+    let running = Running::start(
+        (Backend::Remote(remote), Ways::default()),
+        &state,
+        options.resources.transport,
+        signals,
+        listening,
+    )?;
     let restrictions = wanted.restrictions.iter().filter_map(|name| Restriction::of(name)).collect();
-    let mount = MountOptions { path, source: place.to_string(), restrictions, shares: true };
-    match running.daemon().mount(&place.volume, &mount) {
+    let mount = MountOptions { path, source: source.shown(), restrictions, shares: true };
+    match running.daemon().mount(source.volume(), &mount) {
         Ok(mounted) => {
             let shown = mounted.path();
             drop(mounted);
             // Whoever started it may have stopped listening; the mount is what counts.
-            drop(print(&running.ready(&format!("{place} at {}", shown.display()))));
+            drop(print(&running.ready(&format!("{source} at {}", shown.display()))));
             running.wait(Until::AllUnmounted);
             running.end()?;
             Ok(Exit::Done)
@@ -181,7 +268,7 @@ fn serve(wanted: &Wanted, options: &Mount) -> Result<Exit, Failure> {
         Err(error) => {
             // The first failure is the one to tell.
             drop(running.end());
-            Err(Failure::of(format!("can't mount {place}"), &error))
+            Err(Failure::of(format!("can't mount {source}"), &error))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{print, print_json};
 use crate::admin::client::{Client, unexpected};
-use crate::admin::protocol::{Agent, Answer, Request, Space, Status};
+use crate::admin::protocol::{Agent, Answer, Replica, Request, Space, Status};
 use crate::cli::Shown;
 use crate::failure::{Exit, Failure};
 use crate::table::{Align, Table, bytes, count};
@@ -37,6 +37,15 @@ fn table(status: &Status) -> String {
     row("state", status.read_only.as_ref().map_or("ready".to_string(), |why| format!("read-only: {why}")));
     if let Some(what) = &status.ending {
         row("ending", what.clone());
+    }
+    if let Some(Replica { node, leads, leader, term, committed, applied, .. }) = &status.replica {
+        let role = match (leads, leader) {
+            (true, _) => "leads".to_string(),
+            (false, Some(leader)) if leader != node => format!("follows {leader}"),
+            _ => "knows no leader".to_string(),
+        };
+        let (term, committed, applied) = (count(*term), count(*committed), count(*applied));
+        row("node", format!("{node} {role}, term {term}, committed {committed}, applied {applied}"));
     }
     for warning in &status.warnings {
         row("warning", warning.clone());

@@ -4,7 +4,6 @@
 //! make or remove one take turns, and the lock is taken within the turn. Nothing is removed that a daemon has not put there.
 //! Absent by design: the lock itself, which is the brick's kind, and is taken by the cores' start.
 
-use super::Place;
 use crate::admin::SOCKET;
 use crate::directory;
 use crate::failure::Failure;
@@ -33,10 +32,9 @@ pub struct State {
     is_removed: AtomicBool,
 }
 
-/// Makes the directory of a place, below that of all, or takes one that a killed daemon has left.
-pub fn make(states: &Path, place: &Place) -> std::result::Result<Making, Failure> {
+/// Makes the directory of a mount, in one below that of all, or takes one that a killed daemon has left.
+pub fn make(states: &Path, path: PathBuf) -> std::result::Result<Making, Failure> {
     host::make_files_private();
-    let path = place.below(states);
     let failed = |error: std::io::Error| Failure::io(format!("can't make {}", path.display()), &error);
     std::fs::create_dir_all(states).map_err(failed)?;
     let turn = turn(states).map_err(|error| Failure::of(format!("can't make {}", path.display()), &error))?;
@@ -120,8 +118,8 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::MetadataExt;
 
-    fn place() -> Place {
-        "prod/home".parse().expect("a place")
+    fn place(states: &Path) -> PathBuf {
+        states.join("prod/home")
     }
     /// Takes the lock as the cores' start does; None if somebody has it.
     fn lock(directory: &Directory) -> Option<File> {
@@ -135,7 +133,7 @@ mod tests {
         let scratch = Scratch::new();
         let (states, prod) = (scratch.path().join("run"), scratch.path().join("run/prod"));
         let state = || {
-            let making = make(&states, &place()).expect("ours");
+            let making = make(&states, place(&states)).expect("ours");
             let lock = lock(making.directory()).expect("nobody has it");
             (making.locked(), lock)
         };
@@ -145,14 +143,14 @@ mod tests {
         drop(state());
         assert!(!prod.join("home").exists() && prod.join("other").exists(), "another volume's");
         let (there, lock) = state();
-        make(&states, &place()).expect("ours").give_up();
+        make(&states, place(&states)).expect("ours").give_up();
         assert!(prod.join("home/lock").exists(), "it is locked");
         std::fs::write(prod.join("home/notes"), "mine").expect("writable");
         drop((there, lock));
         assert!(prod.join("home/notes").exists() && !prod.join("home/lock").exists());
-        make(&states, &place()).expect("ours").give_up();
+        make(&states, place(&states)).expect("ours").give_up();
         std::fs::remove_file(prod.join("home/notes")).expect("it is there");
-        make(&states, &place()).expect("ours").give_up();
+        make(&states, place(&states)).expect("ours").give_up();
         assert!(!prod.join("home").exists(), "made in vain");
     }
 
@@ -163,7 +161,7 @@ mod tests {
         let rounds = || {
             let mut held = 0;
             for _ in 0..300 {
-                let making = make(&states, &place()).expect("ours");
+                let making = make(&states, place(&states)).expect("ours");
                 let Some(lock) = lock(making.directory()) else {
                     making.give_up();
                     continue;

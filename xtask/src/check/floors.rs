@@ -45,6 +45,7 @@ const ROOMS: [Room; 15] = [
             "control",
             "store",
             "names",
+            "order_raft",
             "wire",
             "explain",
             "recording",

@@ -1,0 +1,264 @@
+//! The file of a cluster: who its members are and where they listen. It lies in the cluster's directory, and in the directory of each of its
+//! bricks, where it says which of the members the brick is.
+//!
+//! Promises: what is written reads back the same; a file that says anything impossible is refused with what is wrong; a crash leaves the
+//! old file or the new one.
+
+use crate::admin::protocol::{of_hex, to_hex};
+use base::{Error, Kind, Result};
+use control::{Held, files};
+use runtime::net::Address;
+use runtime::real::{Access, Directory};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use store::format::Uuid;
+
+/// The file's name.
+pub const FILE: &str = "cluster.json";
+/// The form of the file.
+const VERSION: u32 = 1;
+/// Longest file: that of a thousand nodes is shorter.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Longest path of a Unix socket; the kernel has room for 108 bytes with the one behind the last.
+pub const SOCKET_BYTES_MAX: usize = 107;
+/// Longest name of a node.
+const NAME_BYTES_MAX: usize = 63;
+
+/// A cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cluster {
+    /// Its identity.
+    pub id: [u8; 16],
+    /// Its nodes, at least one.
+    pub nodes: Vec<Place>,
+}
+
+/// A node, as the cluster's file has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its name.
+    pub name: String,
+    /// Its brick.
+    pub brick: Uuid,
+    /// The number of its replicas, at least 1.
+    pub replica: u64,
+    /// The socket where it serves clients.
+    pub clients: PathBuf,
+    /// The socket where it listens for other nodes.
+    pub peers: PathBuf,
+}
+
+/// The file's text.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    version: u32,
+    cluster: String,
+    /// In a brick's directory, the brick's own uuid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    brick: Option<String>,
+    nodes: Vec<FileNode>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileNode {
+    name: String,
+    brick: String,
+    replica: u64,
+    clients: PathBuf,
+    peers: PathBuf,
+}
+
+impl Cluster {
+    /// The position of the node with this brick.
+    pub fn position(&self, brick: Uuid) -> Option<usize> {
+        self.nodes.iter().position(|node| node.brick == brick)
+    }
+    /// The node with this replica.
+    pub fn of_replica(&self, replica: u64) -> Option<&Place> {
+        self.nodes.iter().find(|node| node.replica == replica)
+    }
+    /// The addresses where clients find whoever leads.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.nodes.iter().map(|node| Address::Local(node.clients.clone())).collect()
+    }
+    /// Number of nodes that are a majority.
+    pub fn majority(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    /// Reads the file in a directory, and the brick that it says it is of. None: there is none. Errors: `Invalid`, if it is not one that
+    /// Sinter writes; those of opening.
+    pub fn read(directory: &Directory) -> Result<Option<(Cluster, Option<Uuid>)>> {
+        let shown = || directory.path().join(FILE).display().to_string();
+        let file = match directory.file(FILE, Access::Read) {
+            Err(error) if error.kind == Kind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Error::os("can't read", error.raw_os_error().unwrap_or(libc::EIO)).with(shown()))?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(wrong("it is longer than any that Sinter writes").with(shown()));
+        }
+        parse(&bytes).map(Some).map_err(|error| error.with(shown()))
+    }
+    /// Writes the file durably in a cluster's directory, or, as that of this brick of it, in a brick's.
+    pub fn write(&self, directory: &Directory, brick: Option<Uuid>) -> Result<()> {
+        // The lock lasts as long as the directory is open: the caller's stays open.
+        let held = Held::lock(Directory::open(directory.path())?, |from, to| std::fs::rename(from, to))?;
+        files::replace(&held, FILE, self.text(brick).as_bytes())
+    }
+    fn text(&self, brick: Option<Uuid>) -> String {
+        let node = |node: &Place| FileNode {
+            name: node.name.clone(),
+            brick: to_hex(&node.brick.0),
+            replica: node.replica,
+            clients: node.clients.clone(),
+            peers: node.peers.clone(),
+        };
+        let file = File {
+            version: VERSION,
+            cluster: to_hex(&self.id),
+            brick: brick.map(|brick| to_hex(&brick.0)),
+            nodes: self.nodes.iter().map(node).collect(),
+        };
+        serde_json::to_string_pretty(&file).expect("plain data is JSON") + "\n"
+    }
+}
+
+/// True for a cluster's own directory.
+pub fn is_cluster(path: &Path) -> bool {
+    // Whatever is wrong with it is said by who opens it.
+    Directory::open(path).is_ok_and(|directory| matches!(Cluster::read(&directory), Ok(Some((_, None)))))
+}
+
+fn wrong(what: impl std::fmt::Display) -> Error {
+    Error::new(Kind::Invalid, "the file of a cluster is not as Sinter writes it: restore it from a backup").with(what)
+}
+
+fn parse(bytes: &[u8]) -> Result<(Cluster, Option<Uuid>)> {
+    // The version comes first: another one may have other fields.
+    let value: serde_json::Value = serde_json::from_slice(bytes).map_err(wrong)?;
+    if value["version"].as_u64().is_some_and(|version| version > VERSION.into()) {
+        let what = "the file of a cluster was written by a newer version; upgrade this machine";
+        return Err(Error::new(Kind::Newer, what));
+    }
+    let file: File = serde_json::from_value(value).map_err(wrong)?;
+    let uuid = |text: &str| {
+        let bytes = of_hex(text).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+        bytes.ok_or_else(|| wrong(format_args!("{text:?} is no identity of 32 hexadecimal digits")))
+    };
+    let node = |node: FileNode| -> Result<Place> {
+        let FileNode { name, brick, replica, clients, peers } = node;
+        Ok(Place { name, brick: Uuid(uuid(&brick)?), replica, clients, peers })
+    };
+    let nodes: Vec<_> = file.nodes.into_iter().map(node).collect::<Result<_>>()?;
+    let cluster = Cluster { id: uuid(&file.cluster)?, nodes };
+    check(&cluster).map_err(wrong)?;
+    let brick = file.brick.map(|brick| uuid(&brick).map(Uuid)).transpose()?;
+    match brick {
+        Some(brick) if cluster.position(brick).is_none() => Err(wrong("its own brick is none of the members")),
+        _ => Ok((cluster, brick)),
+    }
+}
+
+/// Refuses a cluster that can't be one.
+fn check(cluster: &Cluster) -> Result<(), String> {
+    if cluster.nodes.is_empty() {
+        return Err("it has no nodes".to_string());
+    }
+    let (mut names, mut bricks, mut replicas, mut places) =
+        <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
+    for node in &cluster.nodes {
+        let name = &node.name;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+            return Err(format!("{name:?} is no name of a node"));
+        }
+        if node.replica == 0 {
+            return Err(format!("{name} has replica 0, and they begin with 1"));
+        }
+        for place in [&node.clients, &node.peers] {
+            if !place.is_absolute() || place.as_os_str().len() > SOCKET_BYTES_MAX {
+                let shown = place.display();
+                return Err(format!("{shown} of {name} is no absolute path of at most {SOCKET_BYTES_MAX} bytes"));
+            }
+            if !places.insert(place.clone()) {
+                return Err(format!("two have the address {}", place.display()));
+            }
+        }
+        let is_new = [names.insert(name.clone()), bricks.insert(node.brick.0), replicas.insert(node.replica)];
+        if is_new.contains(&false) {
+            return Err(format!("{name} has the name, brick or replica of another node"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory;
+    use crate::scratch::Scratch;
+
+    fn cluster() -> Cluster {
+        let node = |number: u8| Place {
+            name: format!("n{number}"),
+            brick: Uuid([number; 16]),
+            replica: number.into(),
+            clients: format!("/srv/c/n{number}.clients").into(),
+            peers: format!("/srv/c/n{number}.peers").into(),
+        };
+        Cluster { id: [0xab; 16], nodes: (1..=3).map(node).collect() }
+    }
+    fn refusal(text: &str) -> String {
+        let error = parse(text.as_bytes()).expect_err(text);
+        assert_eq!(error.kind, Kind::Invalid, "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let scratch = Scratch::new();
+        let here = directory::existing(scratch.path()).expect("ours");
+        assert_eq!(Cluster::read(&here).expect("nothing is wrong"), None, "a file that is missing");
+        for brick in [None, Some(Uuid([2; 16]))] {
+            cluster().write(&here, brick).expect("writable");
+            assert_eq!(Cluster::read(&here).expect("just written"), Some((cluster(), brick)));
+        }
+    }
+
+    #[test]
+    fn what_no_cluster_has_is_refused() {
+        for garbage in
+            ["", "{", "[]", "7", "\0\0", "{\"version\": 1}", "{\"version\": 1, \"cluster\": \"ab\", \"nodes\": []}"]
+        {
+            refusal(garbage);
+        }
+        let good = cluster().text(Some(Uuid([1; 16])));
+        assert!(parse(good.as_bytes()).is_ok());
+        let changed = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from}");
+            refusal(&good.replace(from, to))
+        };
+        assert!(changed("n2.clients", "n1.clients").contains("two have the address"));
+        assert!(changed("n2.peers", "n2.clients").contains("two have the address"));
+        assert!(changed("\"n2\"", "\"n1\"").contains("of another node"));
+        assert!(changed("\"n2\"", "\"../n2\"").contains("no name of a node"));
+        assert!(changed("\"replica\": 2", "\"replica\": 1").contains("of another node"));
+        assert!(changed("\"replica\": 2", "\"replica\": 0").contains("replica 0"));
+        assert!(changed(&"02".repeat(16), &"01".repeat(16)).contains("of another node"));
+        assert!(changed(&"02".repeat(16), "02").contains("no identity"));
+        assert!(changed("/srv/c/n3.peers", "n3.peers").contains("no absolute path"));
+        assert!(changed("/srv/c/n3.peers", &format!("/{}", "x".repeat(107))).contains("at most 107 bytes"));
+        assert!(changed("\"version\"", "\"colour\": 3, \"version\"").contains("colour"));
+        let stranger = cluster().text(Some(Uuid([9; 16])));
+        assert!(refusal(&stranger).contains("none of the members"));
+        let newer = parse(good.replace("\"version\": 1", "\"version\": 2").as_bytes()).expect_err("newer");
+        assert_eq!(newer.kind, Kind::Newer);
+    }
+}

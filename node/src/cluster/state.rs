@@ -1,0 +1,189 @@
+//! The state of a cluster on one machine, as its nodes tell it.
+//!
+//! Promises: a node that does not answer, or whose brick takes no changes, counts as away; what is said of the whole follows from what the
+//! nodes say, and from nothing else.
+
+use super::config::Cluster;
+use super::dev::brick;
+use crate::admin::client::Client;
+use crate::admin::protocol::{Answer, Replica, Request, Status};
+use runtime::real::Directory;
+use serde::Serialize;
+use std::path::Path;
+
+/// The state of a cluster.
+#[derive(Serialize, Debug)]
+pub struct ClusterState {
+    /// True if all nodes are there and one leads.
+    pub healthy: bool,
+    /// The same in words.
+    pub health: String,
+    /// The node that leads.
+    pub leader: Option<String>,
+    /// The nodes.
+    pub nodes: Vec<NodeState>,
+}
+
+/// The state of a node.
+#[derive(Serialize, Debug)]
+pub struct NodeState {
+    /// Its name.
+    pub name: String,
+    /// The part that it has.
+    pub state: Part,
+    /// The process that serves its brick.
+    pub pid: Option<u32>,
+    /// The reason why the brick takes no changes, if it takes none.
+    pub read_only: Option<String>,
+    /// The state of its replica.
+    pub replica: Option<Replica>,
+}
+
+/// A node's part in its cluster.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// It serves clients.
+    Leads,
+    /// It has what another one orders.
+    Follows,
+    /// It knows nobody who leads.
+    Seeks,
+    /// It does not answer, or takes no changes.
+    Away,
+}
+
+impl Part {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Leads => "leads",
+            Part::Follows => "follows",
+            Part::Seeks => "seeks a leader",
+            Part::Away => "away",
+        }
+    }
+}
+
+/// Asks all nodes at once: one that hangs is waited for once.
+pub fn ask(directory: &Directory, cluster: &Cluster) -> ClusterState {
+    let nodes = std::thread::scope(|scope| {
+        let ask = |node| {
+            let path = brick(directory, node);
+            (&node.name, scope.spawn(move || status(&path)))
+        };
+        let asked: Vec<_> = cluster.nodes.iter().map(ask).collect();
+        let told = |(name, asked): (&String, std::thread::ScopedJoinHandle<'_, Option<Status>>)| {
+            node(name.clone(), asked.join().expect("a thread that panics ends the process"), cluster)
+        };
+        asked.into_iter().map(told).collect()
+    });
+    whole(nodes, cluster.majority())
+}
+
+fn status(brick: &Path) -> Option<Status> {
+    match Client::connect(brick).ok()??.ask(&Request::Status).ok()? {
+        Answer::Status(status) => Some(status),
+        _ => None,
+    }
+}
+
+fn node(name: String, status: Option<Status>, cluster: &Cluster) -> NodeState {
+    let Some(Status { pid, read_only, replica, .. }) = status else {
+        return NodeState { name, state: Part::Away, pid: None, read_only: None, replica: None };
+    };
+    // A brick that was put in the place of the node's is not the node.
+    let own = replica.as_ref().filter(|replica| replica.cluster == crate::admin::protocol::to_hex(&cluster.id));
+    let state = match own {
+        None => Part::Away,
+        Some(_) if read_only.is_some() => Part::Away,
+        Some(Replica { leads: true, .. }) => Part::Leads,
+        Some(Replica { leader: Some(leader), .. }) if *leader != name => Part::Follows,
+        Some(_) => Part::Seeks,
+    };
+    NodeState { name, state, pid: Some(pid), read_only, replica }
+}
+
+/// Says of the whole what follows from its nodes.
+fn whole(nodes: Vec<NodeState>, majority: usize) -> ClusterState {
+    let all = nodes.len();
+    let away: Vec<&str> = nodes.iter().filter(|node| node.state == Part::Away).map(|node| node.name.as_str()).collect();
+    let there = all - away.len();
+    let leader = nodes.iter().find(|node| node.state == Part::Leads).map(|node| node.name.clone());
+    let are_away = || format!("{} {} away", listed(&away), if away.len() == 1 { "is" } else { "are" });
+    let health = match &leader {
+        _ if there < majority => format!("no majority: {}; programs wait", are_away()),
+        None => "no leader: the nodes are finding one, and programs wait; ask again in some seconds".to_string(),
+        Some(leader) if away.is_empty() => format!("healthy: {all} of {all} bricks, {leader} leads"),
+        Some(leader) if there == majority => {
+            format!("no further failure tolerated: {}, {leader} leads", are_away())
+        }
+        Some(leader) => {
+            format!("{there} of {all} bricks: {}, {leader} leads; {} more may fail", are_away(), there - majority)
+        }
+    };
+    let healthy = away.is_empty() && leader.is_some();
+    ClusterState { healthy, health, leader, nodes }
+}
+
+/// `n1`, `n1 and n2`, `n1, n2 and n3`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health(parts: &[Part]) -> (String, bool) {
+        let node = |(at, state): (usize, &Part)| NodeState {
+            name: format!("n{}", at + 1),
+            state: *state,
+            pid: None,
+            read_only: None,
+            replica: None,
+        };
+        let state = whole(parts.iter().enumerate().map(node).collect(), parts.len() / 2 + 1);
+        (state.health, state.healthy)
+    }
+
+    #[test]
+    fn what_is_said_of_the_whole_is_true() {
+        use Part::{Away, Follows, Leads, Seeks};
+        for (parts, expected, is_healthy) in [
+            (&[Follows, Leads, Follows][..], "healthy: 3 of 3 bricks, n2 leads", true),
+            (&[Follows, Leads, Away], "no further failure tolerated: n3 is away, n2 leads", false),
+            (&[Away, Seeks, Away], "no majority: n1 and n3 are away; programs wait", false),
+            (&[Away, Away, Away], "no majority: n1, n2 and n3 are away; programs wait", false),
+            (&[Seeks, Follows, Follows], "no leader: the nodes are finding one", false),
+            (&[Leads, Follows, Away, Follows, Follows], "4 of 5 bricks: n3 is away, n1 leads; 1 more may fail", false),
+        ] {
+            let (told, healthy) = health(parts);
+            assert!(told.starts_with(expected), "{told}");
+            assert_eq!(healthy, is_healthy, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_can_do_nothing_is_away() {
+        let cluster = Cluster { id: [7; 16], nodes: Vec::new() };
+        let replica = Replica { cluster: "07".repeat(16), leads: true, ..Replica::default() };
+        let state = |status: Status| node("n1".into(), Some(status), &cluster).state;
+        let good = Status { replica: Some(replica.clone()), ..Status::default() };
+        assert_eq!(state(good.clone()), Part::Leads);
+        assert_eq!(state(Status { read_only: Some("a write failed".into()), ..good.clone() }), Part::Away);
+        assert_eq!(state(Status { replica: None, ..good.clone() }), Part::Away);
+        let other = Replica { cluster: "08".repeat(16), ..replica.clone() };
+        assert_eq!(state(Status { replica: Some(other), ..good.clone() }), Part::Away);
+        let follows = Replica { leads: false, leader: Some("n2".into()), ..replica.clone() };
+        assert_eq!(state(Status { replica: Some(follows), ..good.clone() }), Part::Follows);
+        // It leads, as far as it knows, but others may too.
+        let without_lease = Replica { leads: false, leader: Some("n1".into()), ..replica };
+        assert_eq!(state(Status { replica: Some(without_lease), ..good }), Part::Seeks);
+        assert_eq!(node("n1".into(), None, &cluster).state, Part::Away);
+    }
+}

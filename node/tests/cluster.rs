@@ -1,0 +1,198 @@
+//! Three bricks on one machine that replicate each other, as real processes: what was written is there whatever node is killed.
+
+use crate::daemon::{Daemon, Scratch, fail, mounts_below, refused, run, sinter, succeed, text};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Longest time for which programs wait when the node that leads is killed.
+const STALL: Duration = Duration::from_secs(10);
+/// Time for a node that was killed to be started again and to have what it lacks.
+const RECOVERY: Duration = Duration::from_secs(60);
+
+/// A cluster's directory and a mount point.
+struct Cluster {
+    scratch: Scratch,
+    directory: PathBuf,
+    mount: PathBuf,
+}
+
+impl Cluster {
+    fn new(name: &str) -> Cluster {
+        let scratch = Scratch::new(name);
+        let (directory, mount) = (scratch.join("c"), scratch.directory("mount"));
+        Cluster { scratch, directory, mount }
+    }
+    fn up(&self) -> Daemon {
+        let mut command = sinter();
+        command.args(["cluster", "dev"]).arg(&self.directory).arg(&self.mount);
+        Daemon::start({
+            command.args(["--size", "4G", "--memory-max", "1G"]);
+            command
+        })
+    }
+    fn node(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+    /// What `cluster status` says, and whether it calls the cluster healthy by its exit code too.
+    fn status(&self) -> serde_json::Value {
+        let output = run(&["cluster", "status", text(&self.directory), "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(output.status.success(), status["healthy"].as_bool().expect("it says so"), "{status}");
+        status
+    }
+    /// The processes of the nodes: the one that leads, and the others.
+    fn processes(&self) -> (u32, Vec<u32>) {
+        let status = self.status();
+        let nodes = status["nodes"].as_array().expect("a list");
+        let pid = |node: &serde_json::Value| node["pid"].as_u64().expect("it runs") as u32;
+        let leads = |node: &&serde_json::Value| node["state"] == "leads";
+        let leader = nodes.iter().find(leads).unwrap_or_else(|| panic!("nobody leads: {status}"));
+        (pid(leader), nodes.iter().filter(|node| !leads(node)).map(pid).collect())
+    }
+    /// Waits until what `cluster status` says begins with this.
+    fn until(&self, health: &str) -> serde_json::Value {
+        let began = Instant::now();
+        loop {
+            let status = self.status();
+            if status["health"].as_str().is_some_and(|told| told.starts_with(health)) {
+                return status;
+            }
+            assert!(began.elapsed() < RECOVERY, "{health}: {status}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+fn signal(name: &str, pid: u32) {
+    crate::daemon::system("kill", &[&format!("-{name}"), &pid.to_string()]);
+}
+
+fn content(number: usize) -> Vec<u8> {
+    (0..20_000).map(|at| (at * 7 + number * 13) as u8).collect()
+}
+
+/// Writes a file durably; the time that it took.
+fn write(mount: &Path, number: usize) -> Duration {
+    let began = Instant::now();
+    let mut file = File::create(mount.join(format!("file-{number}"))).expect("the mount takes it");
+    file.write_all(&content(number)).and_then(|()| file.sync_all()).expect("durable");
+    began.elapsed()
+}
+
+/// Writes files durably; the longest time that one took.
+fn write_all(mount: &Path, numbers: std::ops::Range<usize>) -> Duration {
+    numbers.map(|number| write(mount, number)).max().unwrap_or_default()
+}
+
+fn check(mount: &Path, numbers: std::ops::Range<usize>) {
+    assert_eq!(fs::read_dir(mount).expect("it is mounted").count(), numbers.end);
+    for number in numbers {
+        let found = fs::read(mount.join(format!("file-{number}"))).expect("it was written");
+        assert!(found == content(number), "file {number} is not as it was written");
+    }
+}
+
+#[test]
+fn files_outlast_the_node_that_leads_and_an_end() {
+    let cluster = Cluster::new("cluster");
+    let daemon = cluster.up();
+    assert!(daemon.ready.starts_with("ready: volume default at "), "{}", daemon.ready);
+    cluster.until("healthy: 3 of 3 bricks, n");
+    write_all(&cluster.mount, 0..100);
+
+    let (leader, others) = cluster.processes();
+    signal("KILL", leader);
+    let stall = write_all(&cluster.mount, 100..200);
+    println!("the longest write took {} ms", stall.as_millis());
+    assert!(stall < STALL, "{stall:?}");
+    cluster.until("healthy: 3 of 3 bricks, n");
+    let (next, _) = cluster.processes();
+    assert!(others.contains(&next), "another one leads, or was started anew since");
+    check(&cluster.mount, 0..200);
+
+    // A node that hangs is away, and its place is not taken.
+    let (_, others) = cluster.processes();
+    signal("STOP", others[0]);
+    cluster.until("no further failure tolerated: n");
+    write_all(&cluster.mount, 200..220);
+    signal("CONT", others[0]);
+    cluster.until("healthy: 3 of 3 bricks, n");
+
+    let errors = daemon.terminate();
+    assert!(errors.contains("was killed by signal 9") && errors.contains("started again in 1 s"), "{errors}");
+    assert!(mounts_below(cluster.scratch.path()).is_empty());
+    let status = cluster.until("no majority: n1, n2 and n3 are away");
+    assert!(status["nodes"].as_array().expect("a list").iter().all(|node| node["state"] == "away"), "{status}");
+
+    let daemon = cluster.up();
+    check(&cluster.mount, 0..220);
+    write_all(&cluster.mount, 220..221);
+    // An unmount ends it too.
+    succeed(&["umount", text(&cluster.mount)]);
+    let (status, errors) = daemon.wait();
+    assert_eq!(status.code(), Some(0), "{errors}");
+    let daemon = cluster.up();
+    check(&cluster.mount, 0..221);
+    daemon.terminate();
+}
+
+/// Who kills the command kills the nodes with it, and loses nothing.
+#[test]
+fn a_command_that_is_killed_leaves_no_nodes_behind() {
+    let cluster = Cluster::new("orphans");
+    let daemon = cluster.up();
+    write_all(&cluster.mount, 0..10);
+    let (leader, others) = cluster.processes();
+    daemon.kill();
+    let began = Instant::now();
+    for pid in others.into_iter().chain([leader]) {
+        while Path::new(&format!("/proc/{pid}")).exists() {
+            assert!(began.elapsed() < RECOVERY, "a node goes on without its starter");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let daemon = cluster.up();
+    check(&cluster.mount, 0..10);
+    daemon.terminate();
+}
+
+#[test]
+fn a_brick_of_a_cluster_is_never_used_alone() {
+    let cluster = Cluster::new("alone");
+    let daemon = cluster.up();
+    let (directory, n1) = (text(&cluster.directory), cluster.node("n1"));
+    let elsewhere = cluster.scratch.directory("elsewhere");
+    let elsewhere = text(&elsewhere);
+    fail(&["mount", text(&n1), "default", elsewhere], 1, &["no mounts of its own", "sinter mount DIR"]);
+    // Two clients have the cluster's volumes, each its own.
+    let leads = cluster.status()["leader"].as_str().expect("one leads").to_string();
+    succeed(&["volume", "create", text(&cluster.node(&leads)), "other"]);
+    succeed(&["mount", directory, "other", elsewhere]);
+    fs::write(Path::new(elsewhere).join("seen"), "yes").expect("writable");
+    assert!(!cluster.mount.join("seen").exists());
+    succeed(&["umount", elsewhere]);
+    fail(&["cluster", "status", text(&n1)], 2, &["a cluster's brick"]);
+    let mut second = sinter();
+    second.args(["cluster", "dev", directory, elsewhere]).stdin(Stdio::null());
+    refused(&second.output().expect("the binary runs"), 3, &["another process runs", "sinter down"], "a second one");
+    daemon.terminate();
+
+    fail(&["up", text(&n1), elsewhere], 1, &["node n1", "can't be used alone"]);
+    fail(&["volume", "list", text(&n1)], 1, &["node n1", "can't be used alone"]);
+    fail(&["check", text(&n1), "--repair"], 2, &["node n1", "can't be used alone"]);
+    // Without its file it is still one of several.
+    let file = n1.join("cluster.json");
+    let kept = fs::read(&file).expect("it is there");
+    fs::remove_file(&file).expect("it is there");
+    fail(&["serve", text(&n1)], 1, &["replicate each other", "cluster.json is gone"]);
+    fail(&["up", text(&n1), elsewhere], 1, &["cluster.json is gone"]);
+    fs::copy(cluster.node("n2").join("cluster.json"), &file).expect("writable");
+    fail(&["serve", text(&n1)], 1, &["another than its file"]);
+    fs::write(&file, "{").expect("writable");
+    fail(&["serve", text(&n1)], 1, &["not as Sinter writes it"]);
+    fs::write(&file, kept).expect("writable");
+    cluster.up().terminate();
+}
