@@ -190,10 +190,7 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
     // were not written in this life: so its segments are not filled, whether new or discarded.
     let mut at = u64::from(taken.written) * BLOCK_BYTES as u64;
     let fill = stream == Stream::Commit && at < store.geometry.segment_bytes && !store.geometry.is_on_device(segment);
-    write_header(store, stream, taken).await?;
     if fill && !active(Bug::ZerosSkipped) {
-        // Behind a header that is durable: so the next process knows of a segment that late zeros may still hit (rule L4).
-        at = at.max(BLOCK_BYTES as u64);
         let zeros = zeros(store).await?;
         while at < store.geometry.segment_bytes {
             let length = (store.geometry.segment_bytes - at).min(zeros.len() as u64);
@@ -207,16 +204,7 @@ async fn make_ready(store: &Arc<Store>, stream: Stream, taken: &Taken) -> Result
             result?;
             at += length;
         }
-        disk::flush_for(Purpose::Checkpoint, &*store.runtime.disk, spot.file).await?;
     }
-    store.table.lock().note_ready(segment);
-    Ok(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset })
-}
-
-/// Tells on the device, durably, which stream a segment is for from now on.
-async fn write_header(store: &Store, stream: Stream, taken: &Taken) -> Result<()> {
-    let Taken { segment, life, sequence, .. } = *taken;
-    let spot = store.geometry.spot(Place { segment, block: 0 }).expect("the segment's file has just been made");
     assert!(life > Life(0) && sequence < store.table.lock().next_in(stream), "a header tells of a segment taken");
     let header = SegmentHeader { uuid: store.uuid, segment, life, stream, sequence, epoch: store.epoch };
     let mut block = store.runtime.own_buffer(BLOCK_BYTES).await?;
@@ -229,7 +217,9 @@ async fn write_header(store: &Store, stream: Stream, taken: &Taken) -> Result<()
     )
     .await;
     result?;
-    disk::flush_for(Purpose::Checkpoint, &*store.runtime.disk, spot.file).await
+    disk::flush_for(Purpose::Checkpoint, &*store.runtime.disk, spot.file).await?;
+    store.table.lock().note_ready(segment);
+    Ok(Prepared { segment, life, sequence, file: spot.file, offset: spot.offset })
 }
 
 async fn zeros(store: &Store) -> Result<Slice> {
