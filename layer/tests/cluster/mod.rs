@@ -116,7 +116,7 @@ fn a_new_leader_that_waits_for_no_session() {
 /// A client's calls go on soon after its leader has ended, without an error, and its locks are still its own.
 #[test]
 fn another_brick_goes_on_within_seconds() {
-    for (end, most_ms) in [(End::Machine, 3_500), (End::Planned, 200)] {
+    for (end, most_ms) in [(End::Machine, 3_500), (End::Process, 1_000), (End::Planned, 200)] {
         let stalls: Vec<_> = (0..seeds()).map(|seed| stall_of_an_end(seed, end)).collect();
         println!("stalls in ms: {stalls:?}");
         let longest = stalls.iter().max().expect("there are seeds");
@@ -129,6 +129,8 @@ fn another_brick_goes_on_within_seconds() {
 enum End {
     /// Its machine goes off.
     Machine,
+    /// Its process is killed, and started again a moment later.
+    Process,
     /// An operator ends it.
     Planned,
 }
@@ -164,6 +166,11 @@ fn stall_of_an_end(seed: u64, end: End) -> u64 {
         let leader = bricks.leader().expect("somebody has answered");
         match end {
             End::Machine => bricks.stop(leader, Some(Survival::Nothing)),
+            End::Process => {
+                bricks.stop(leader, None);
+                hosts.clock().sleep(200 * MS).await;
+                bricks.start_again(leader);
+            }
             End::Planned => bricks.close(leader).await,
         }
         until(&hosts, || stalled.lock().expect("no panic").is_some()).await;
