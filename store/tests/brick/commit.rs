@@ -386,6 +386,37 @@ fn a_log_that_waits_for_a_slow_write_does_not_say_that_all_is_durable() {
     assert_eq!(told, Some((last, 0, last - 1)));
 }
 
+/// The question whether the disk hangs is decided by it (rule P6).
+#[test]
+fn a_log_knows_since_when_its_oldest_transfer_has_been_under_way() {
+    let mut world = World::new(5);
+    let (runtime, disk) = (world.runtime(), world.disk().clone());
+    world.block_on(async {
+        let index = format(&runtime, 16).await;
+        let brick = Brick::open(&runtime, index).await.expect("just formatted");
+        let log = &brick.store.log;
+        brick.write(file(1), 0, &payload(0, 1), Sync::Data).await.expect("a healthy brick writes");
+        // A write that is durable by itself hangs, then the flush of one that is not.
+        for before in [None, Some(Sync::Written)] {
+            let sync = before.unwrap_or(Sync::Data);
+            let batch = brick.append(file(1), 1, &payload(1, 1), sync).await.expect("there is room").batch;
+            if let Some(sync) = before {
+                log.wait(batch, sync, None).await.expect("a healthy brick writes");
+            }
+            assert_eq!(log.oldest_pending_ns(), None);
+            disk.set_faults(FaultPlan { stalls: Fail::Nth(1), stall_ns: 2_000_000_000, ..FaultPlan::default() });
+            let began_ns = runtime.clock.now_ns();
+            let mut hung = std::pin::pin!(log.wait(batch, Sync::Data, None));
+            begin(hung.as_mut()).await;
+            runtime.clock.sleep(1_500_000_000).await;
+            let since_ns = log.oldest_pending_ns().expect("it has not ended");
+            assert!((began_ns..began_ns + 1_000_000).contains(&since_ns), "since {since_ns}, begun at {began_ns}");
+            hung.await.expect("it ends");
+            assert_eq!(log.oldest_pending_ns(), None);
+        }
+    });
+}
+
 /// Records of one block each in batches of a few that nobody flushed, as many buffered writes leave them behind.
 #[test]
 fn what_may_be_torn_is_read_in_large_pieces() {
