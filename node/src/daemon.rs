@@ -116,9 +116,9 @@ pub struct Daemon {
 /// The ways by which a daemon is reached beside its mounts and its socket.
 #[derive(Default)]
 pub struct Ways {
-    /// That of clients of other machines.
+    /// The way of clients of other machines.
     pub listener: Option<Listener>,
-    /// That of the other bricks of a cluster, and of clients while it leads.
+    /// The way of the other bricks of a cluster, and of clients while it leads.
     pub node: Option<Node>,
 }
 

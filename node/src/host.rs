@@ -242,13 +242,7 @@ pub fn replace_standard_error(file: &File) -> io::Result<()> {
 
 /// Has a command start in a session of its own: no terminal's end or Ctrl-C reaches it.
 pub fn in_own_session(command: &mut Command) {
-    // SAFETY: between fork and exec only setsid is called, which is allowed there.
-    unsafe {
-        command.pre_exec(|| {
-            setsid()?;
-            Ok(())
-        });
-    }
+    before_exec(command, || setsid().map(drop));
 }
 
 /// Has a command start in a session of its own, and be asked to end (SIGTERM) when the thread that starts it ends: who is killed leaves
@@ -256,13 +250,18 @@ pub fn in_own_session(command: &mut Command) {
 pub fn ending_with_its_starter(command: &mut Command) {
     in_own_session(command);
     let starter = getpid();
-    // SAFETY: between fork and exec only prctl and getppid are called, which is allowed there.
+    before_exec(command, move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // It may have ended before that.
+        if getppid() == Some(starter) { Ok(()) } else { Err(Errno::SRCH) }
+    });
+}
+
+/// Has the child of a command do something before the program is executed, which may call the kernel and nothing else.
+fn before_exec(command: &mut Command, mut act: impl FnMut() -> rustix::io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: between fork and exec only calls of the kernel are made, by those who call this, which is allowed there.
     unsafe {
-        command.pre_exec(move || {
-            set_parent_process_death_signal(Some(Signal::TERM))?;
-            // It may have ended before that.
-            if getppid() == Some(starter) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
-        });
+        command.pre_exec(move || Ok(act()?));
     }
 }
 

@@ -36,7 +36,7 @@ impl Cluster {
     fn node(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
-    /// What `cluster status` says, and whether it calls the cluster healthy by its exit code too.
+    /// The answer of `cluster status`, whose exit code says whether the cluster is healthy, too.
     fn status(&self) -> serde_json::Value {
         let output = run(&["cluster", "status", text(&self.directory), "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -139,7 +139,7 @@ fn files_outlast_the_node_that_leads_and_an_end() {
     daemon.terminate();
 }
 
-/// Who kills the command kills the nodes with it, and loses nothing.
+/// The nodes end with the command, even if that is killed, and nothing is lost.
 #[test]
 fn a_command_that_is_killed_leaves_no_nodes_behind() {
     let cluster = Cluster::new("orphans");

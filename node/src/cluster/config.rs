@@ -56,7 +56,7 @@ pub struct Place {
 struct File {
     version: u32,
     cluster: String,
-    /// In a brick's directory, the brick's own uuid.
+    /// The uuid of the brick in whose directory the file lies; None in the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     brick: Option<String>,
     nodes: Vec<FileNode>,

@@ -137,7 +137,9 @@ impl Node {
     fn start(&self) -> io::Result<Option<(Child, Arc<Process>, u64)>> {
         let mut log = directory::named_file(&self.log, Access::Append).map_err(io::Error::other)?;
         let heard = log.seek(SeekFrom::End(0))?;
-        let mut command = Command::new(std::env::current_exe()?);
+        // An upgrade may have put another program in the place of this one: a node is of the version of the others.
+        let own = std::env::current_exe().ok().filter(|own| own.exists());
+        let mut command = Command::new(own.unwrap_or_else(|| "/proc/self/exe".into()));
         command.arg0("sinter").arg("serve").arg(&self.brick).args(["--memory-max", &self.memory_max.to_string()]);
         command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         // They are this process's.

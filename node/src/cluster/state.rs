@@ -49,6 +49,8 @@ pub enum Part {
     Follows,
     /// It knows nobody who leads.
     Seeks,
+    /// It follows, and lacks so much that it may not get it any more.
+    Behind,
     /// It does not answer, or takes no changes.
     Away,
 }
@@ -60,10 +62,15 @@ impl Part {
             Part::Leads => "leads",
             Part::Follows => "follows",
             Part::Seeks => "seeks a leader",
+            Part::Behind => "is behind",
             Part::Away => "away",
         }
     }
 }
+
+/// Number of records by which a node may be behind: those who lead keep as many for it at least, beside what has come since their last
+/// checkpoint. One that lags by more counts as one that is not there.
+const BEHIND_MAX: u64 = 10_000;
 
 /// Asks all nodes at once: one that hangs is waited for once.
 pub fn ask(directory: &Directory, cluster: &Cluster) -> ClusterState {
@@ -105,24 +112,38 @@ fn node(name: String, status: Option<Status>, cluster: &Cluster) -> NodeState {
 }
 
 /// Says of the whole what follows from its nodes.
-fn whole(nodes: Vec<NodeState>, majority: usize) -> ClusterState {
+fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
     let all = nodes.len();
-    let away: Vec<&str> = nodes.iter().filter(|node| node.state == Part::Away).map(|node| node.name.as_str()).collect();
-    let there = all - away.len();
-    let leader = nodes.iter().find(|node| node.state == Part::Leads).map(|node| node.name.clone());
-    let are_away = || format!("{} {} away", listed(&away), if away.len() == 1 { "is" } else { "are" });
+    let last = |node: &NodeState| node.replica.as_ref().map_or(0, |replica| replica.last);
+    let committed = nodes.iter().filter_map(|node| Some(node.replica.as_ref()?.committed)).max().unwrap_or_default();
+    for node in nodes.iter_mut().filter(|node| node.state == Part::Follows) {
+        if last(node).saturating_add(BEHIND_MAX) < committed {
+            node.state = Part::Behind;
+        }
+    }
+    let named =
+        |part| nodes.iter().filter(|node| node.state == part).map(|node| node.name.as_str()).collect::<Vec<_>>();
+    let (away, behind) = (named(Part::Away), named(Part::Behind));
+    let there = all - away.len() - behind.len();
+    let leader = named(Part::Leads).first().map(|name| name.to_string());
+    let lacking = || {
+        let told = [(&away, "away"), (&behind, "behind")].into_iter().filter(|(names, _)| !names.is_empty());
+        let told =
+            told.map(|(names, how)| format!("{} {} {how}", listed(names), if names.len() == 1 { "is" } else { "are" }));
+        told.collect::<Vec<_>>().join(", ")
+    };
     let health = match &leader {
-        _ if there < majority => format!("no majority: {}; programs wait", are_away()),
+        _ if all - away.len() < majority => format!("no majority: {}; programs wait", lacking()),
         None => "no leader: the nodes are finding one, and programs wait; ask again in some seconds".to_string(),
-        Some(leader) if away.is_empty() => format!("healthy: {all} of {all} bricks, {leader} leads"),
-        Some(leader) if there == majority => {
-            format!("no further failure tolerated: {}, {leader} leads", are_away())
+        Some(leader) if there == all => format!("healthy: {all} of {all} bricks, {leader} leads"),
+        Some(leader) if there <= majority => {
+            format!("no further failure tolerated: {}, {leader} leads", lacking())
         }
         Some(leader) => {
-            format!("{there} of {all} bricks: {}, {leader} leads; {} more may fail", are_away(), there - majority)
+            format!("{there} of {all} bricks: {}, {leader} leads; {} more may fail", lacking(), there - majority)
         }
     };
-    let healthy = away.is_empty() && leader.is_some();
+    let healthy = there == all && leader.is_some();
     ClusterState { healthy, health, leader, nodes }
 }
 
@@ -166,6 +187,29 @@ mod tests {
             assert!(told.starts_with(expected), "{told}");
             assert_eq!(healthy, is_healthy, "{told}");
         }
+    }
+
+    #[test]
+    fn a_node_that_lags_far_behind_counts_as_missing() {
+        let node = |name: &str, state, last| {
+            let replica = Some(Replica { last, committed: last, ..Replica::default() });
+            NodeState { name: name.into(), state, pid: None, read_only: None, replica }
+        };
+        let with = |last| {
+            let nodes = vec![
+                node("n1", Part::Leads, 20_000),
+                node("n2", Part::Follows, 20_000),
+                node("n3", Part::Follows, last),
+            ];
+            whole(nodes, 2)
+        };
+        assert!(with(10_000).healthy);
+        let state = with(9_999);
+        assert_eq!(state.health, "no further failure tolerated: n3 is behind, n1 leads");
+        assert!(!state.healthy && state.nodes[2].state == Part::Behind);
+        let nodes = ["n2", "n3"].map(|name| node(name, Part::Follows, 1));
+        let state = whole([node("n1", Part::Leads, 20_000)].into_iter().chain(nodes).collect(), 2);
+        assert_eq!(state.health, "no further failure tolerated: n2 and n3 are behind, n1 leads");
     }
 
     #[test]
