@@ -655,7 +655,7 @@ const GROUPS_MAX: u32 = 1024;
 const VOLUME_BYTES_MIN: u64 = 1 << 20;
 /// Least `memory_max`: with less, the daemon's fixed structures (slabs, index cache, overlays) leave no room for
 /// requests.
-const MEMORY_BYTES_MIN: u64 = 256 << 20;
+pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// Largest `memory_max`: above any server's memory today.
 const MEMORY_BYTES_MAX: u64 = 1 << 40;
 

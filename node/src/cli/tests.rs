@@ -200,6 +200,7 @@ fn bad_lines_are_refused_with_a_hint() {
         ("sinter serve /d --listen a --name -", "letter or digit"),
         ("sinter serve /d --listen a --wire-encryption none", "possible values: on, off"),
         ("sinter mount /d a /m --wire-encryption off", "cannot be used with"),
+        ("sinter cluster dev /d /m --memory-max 512M", "must be 1G to 1T"),
         ("sinter token create /d", "--volume"),
         ("sinter token create /d --volume a --ttl 31d", "1s to 30d"),
         ("sinter token create /d --volume a --ttl 0", "1s to 30d"),

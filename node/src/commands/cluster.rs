@@ -5,7 +5,7 @@ use super::{print, print_json};
 use crate::admin::client::Client;
 use crate::admin::protocol::Request;
 use crate::backend::Backend;
-use crate::cli::{ClusterCommand, ClusterStatus, Dev, VOLUME_DEFAULT};
+use crate::cli::{ClusterCommand, ClusterStatus, Dev, MEMORY_BYTES_MIN, PROCESSES, VOLUME_DEFAULT};
 use crate::cluster::dev::{Home, brick, existing};
 use crate::cluster::state::{self, ClusterState, NodeState};
 use crate::cluster::{Cluster, Nodes};
@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::host::{self, Signals};
 use crate::memory;
 use crate::remote::{self, Wishes};
-use crate::table::{Align, Table, bytes, count};
+use crate::table::{Align, Table, count};
 use console::{Addresses, Listening};
 use front::fuse::{self, MountOptions};
 use runtime::real::Directory;
@@ -25,10 +25,6 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Processes that share the memory: three nodes and the mount.
-const PROCESSES: u64 = 4;
-/// The least that each of them has.
-const MEMORY_EACH_MIN: u64 = 256 << 20;
 
 /// Runs `sinter cluster ...`.
 pub fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
@@ -39,7 +35,7 @@ pub fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
 }
 
 fn dev(options: &Dev) -> Result<Exit, Failure> {
-    let memory_max = share_of_memory(options.resources.memory_max)?;
+    let memory_max = share_of_memory(options.memory_max);
     let signals = become_daemon()?;
     // Looked at before anything is made.
     let mount = mount_point(&options.mount)?;
@@ -60,16 +56,8 @@ fn dev(options: &Dev) -> Result<Exit, Failure> {
 }
 
 /// The bytes of memory that each process gets.
-fn share_of_memory(wanted: Option<u64>) -> Result<u64, Failure> {
-    match wanted.map(|bytes| bytes / PROCESSES) {
-        None => Ok((memory::default_max_bytes() / PROCESSES).max(MEMORY_EACH_MIN)),
-        Some(each) if each >= MEMORY_EACH_MIN => Ok(each),
-        Some(_) => {
-            let least = bytes(PROCESSES * MEMORY_EACH_MIN);
-            let text = format!("--memory-max is shared by {PROCESSES} processes here, and must be at least {least}");
-            Err(Failure::new(Exit::Usage, text).next("give more, or leave it out"))
-        }
-    }
+fn share_of_memory(wanted: Option<u64>) -> u64 {
+    (wanted.unwrap_or_else(memory::default_max_bytes) / PROCESSES).max(MEMORY_BYTES_MIN)
 }
 
 /// Mounts the cluster's volume and serves it until it is unmounted, or somebody asks for the end.
@@ -89,7 +77,7 @@ fn serve(
     let state = remote.directory().clone();
     let listening = Listening::at(&Addresses::default()).expect("no address is asked for");
     let backend = (Backend::Remote(remote), Ways::default());
-    let running = Running::start(backend, &state, options.resources.transport, signals, listening)?;
+    let running = Running::start(backend, &state, options.transport, signals, listening)?;
     let source = directory.path().display().to_string();
     let wanted = MountOptions { path: mount.to_path_buf(), source, restrictions: Vec::new(), shares: true };
     match running.daemon().mount(VOLUME_DEFAULT, &wanted) {
@@ -184,16 +172,4 @@ fn table(state: &ClusterState) -> String {
         ]);
     }
     table.render()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_shared() {
-        assert_eq!(share_of_memory(Some(4 << 30)).expect("enough"), 1 << 30);
-        let refused = share_of_memory(Some(512 << 20)).expect_err("too little");
-        assert!(refused.exit == Exit::Usage && refused.to_string().contains("1 GiB"), "{refused}");
-    }
 }
