@@ -2,12 +2,15 @@
 //! groups), exchanges, pipes and devices; all of it after a kill as before.
 
 use crate::daemon::{Home, succeed, system, text};
+use runtime::random::SplitMix;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Directories: each is born in a group of its own.
 const DIRECTORIES: u64 = 12;
@@ -129,4 +132,62 @@ fn the_kernel_keeps_a_listing_until_an_entry_changes() {
     changed(&|| exchange(&at("inner"), &other.join("out")).expect("exchange"), "", "");
     assert!(fs::metadata(at("inner")).expect("stat").is_file());
     changed(&|| fs::remove_file(at("inner")).expect("unlink"), "inner", "");
+}
+
+/// Makes, renames, links and removes names of its own in a directory that others change and list too, until the time is over. A
+/// listing shows what its maker did before it was opened. Returns the number of listings.
+fn change_and_list(directory: &Path, worker: u64, until: Instant) -> u64 {
+    let own = format!("{worker}-");
+    let (mut random, mut listings) = (SplitMix(worker), 0);
+    let mut names: Vec<String> = Vec::new();
+    for round in 0u64.. {
+        let name = format!("{own}{round}");
+        let at = |name: &str| directory.join(name);
+        let kind = random.below(10);
+        let index = random.below(names.len().max(1) as u64) as usize;
+        match kind {
+            0..4 if names.len() < 200 => drop(File::create(at(&name)).expect("create")),
+            4..7 if names.len() < 200 && !names.is_empty() => {
+                fs::hard_link(at(&names[index]), at(&name)).expect("link");
+            }
+            _ if names.len() < 5 => drop(File::create(at(&name)).expect("create")),
+            7 => fs::rename(at(&names.swap_remove(index)), at(&name)).expect("rename"),
+            _ => {
+                fs::remove_file(at(&names.swap_remove(index))).expect("unlink");
+                continue;
+            }
+        }
+        names.push(name);
+        if round % 8 == 0 {
+            if Instant::now() > until {
+                break;
+            }
+            let found: BTreeSet<String> = listed(directory).into_iter().filter(|name| name.starts_with(&own)).collect();
+            let wanted: BTreeSet<String> = names.iter().cloned().collect();
+            let differs: Vec<_> = found.symmetric_difference(&wanted).collect();
+            assert!(differs.is_empty(), "listing {listings} of worker {worker} is wrong about {differs:?}");
+            listings += 1;
+        }
+    }
+    listings
+}
+
+/// A listing that began without what the kernel keeps went on in what another one had kept meanwhile, with names from before its own
+/// start: 429 of 8,656 listings lacked a name that was there, or had one that was gone.
+#[test]
+fn a_listing_shows_what_was_done_before_it_began() {
+    let home = Home::new("since");
+    let daemon = home.up();
+    let directory = home.mount.join("d");
+    fs::create_dir(&directory).expect("mkdir");
+    let until = Instant::now() + Duration::from_secs(4);
+    let listings: u64 = thread::scope(|scope| {
+        let directory = &directory;
+        let workers: Vec<_> =
+            (1..3).map(|worker| scope.spawn(move || change_and_list(directory, worker, until))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("its listings are right")).sum()
+    });
+    assert!(listings > 200, "{listings} listings are too few to show it");
+    daemon.terminate();
+    home.check();
 }

@@ -487,9 +487,10 @@ fn a_listing_ends_while_all_that_it_shows_is_renamed() {
     assert_eq!(rest(&mut other).len(), FILES + 2, "who opens it now sees the new names");
     File::create(dir.join("late")).expect("create");
     listing.seek(places[FILES / 2]);
-    // What was made since may be shown or not.
-    let behind = rest(&mut listing).iter().filter(|(name, _)| name.starts_with("new")).count();
-    assert_eq!(behind, FILES, "from another place, reading begins anew: behind it are the new names");
+    // The kernel compares what it keeps with the directory only where reading starts: a stream that goes back to another place may be
+    // shown again what it was shown, or what there is now.
+    let behind = rest(&mut listing);
+    assert!([FILES / 2 - 1, FILES, FILES + 1].contains(&behind.len()), "{} entries behind the middle", behind.len());
     listing.seek(0);
     let again = rest(&mut listing);
     assert!(again.iter().any(|(name, _)| name == "late") && again.len() == FILES + 3, "{} entries", again.len());

@@ -103,7 +103,7 @@ impl Gate {
     pub fn refuses(&self, ask: &Ask) -> bool {
         match self.phase.load(Ordering::Relaxed) {
             OPEN => false,
-            NO_OPENS => matches!(ask, Ask::Open { .. } | Ask::OpenDir | Ask::Create { .. }),
+            NO_OPENS => matches!(ask, Ask::Open { .. } | Ask::OpenDir { .. } | Ask::Create { .. }),
             _ => !matches!(ask, Ask::Silent | Ask::Answer(_) | Ask::CloseDir { .. }),
         }
     }
@@ -189,8 +189,14 @@ mod tests {
     fn the_gate_shuts_in_two_steps() {
         let gate = Gate::new(1);
         let open = Ask::Open { ino: Ino(5), flags: 0, kill_privileges: false };
-        let asks =
-            [open, Ask::OpenDir, Ask::StatFs, Ask::Release { ino: Ino(5), handle: 3 }, Ask::Answer(0), Ask::Silent];
+        let asks = [
+            open,
+            Ask::OpenDir { ino: Ino(5) },
+            Ask::StatFs,
+            Ask::Release { ino: Ino(5), handle: 3 },
+            Ask::Answer(0),
+            Ask::Silent,
+        ];
         let refused = || asks.iter().map(|ask| u8::from(gate.refuses(ask))).collect::<Vec<_>>();
         assert_eq!(refused(), [0, 0, 0, 0, 0, 0]);
         gate.refuse_opens();

@@ -10,7 +10,7 @@ use super::mount::{Durable, Noatime};
 use super::notices::{Notices, Why};
 use super::parse::{self, Ask, Header, Way};
 use super::recent::Passed;
-use super::reply::{self, ALONE_VALID_S, Entries, Head, Opening, Origin, PRIVILEGES};
+use super::reply::{self, ALONE_VALID_S, DirCaching, Entries, Head, Opening, Origin, PRIVILEGES};
 use super::serve::{Identity, Target};
 use super::sharing::Sharing;
 use super::taped;
@@ -102,15 +102,20 @@ impl<T: Target> Handler<T> {
             Ok(Ask::Guard(..) | Ask::SetGuard(_)) if !self.has_guards => {
                 let _ = send(back, unique, &Head::status(unique, libc::ENOTTY), &[]);
             }
-            Ok(Ask::OpenDir) => {
-                let end = self.ends.open(self.core);
-                let handle = handle_since(self.target.losses(), end);
-                if !self.hand_out(pid, &Head::open_dir(unique, (handle, pid), self.is_shared()), back) {
-                    self.ends.close(end);
+            Ok(Ask::OpenDir { ino }) => {
+                let (number, fills) = self.ends.open(self.core, ino);
+                let handle = handle_since(self.target.losses(), number);
+                let caching = match self.is_shared() {
+                    true => DirCaching::None,
+                    false if fills => DirCaching::Fills,
+                    false => DirCaching::Keeps,
+                };
+                if !self.hand_out(pid, &Head::open_dir(unique, (handle, pid), caching), back) {
+                    self.ends.close(number, ino);
                 }
             }
-            Ok(Ask::CloseDir { handle }) => {
-                self.ends.close(number_of(handle));
+            Ok(Ask::CloseDir { ino, handle }) => {
+                self.ends.close(number_of(handle), ino);
                 let _ = send(back, unique, &Head::status(unique, 0), &[]);
             }
             Ok(ask) => match &self.sharing {
@@ -198,7 +203,7 @@ impl<T: Target> Handler<T> {
             Ask::StatFs => self.rows.row(&Op::StatFs),
             Ask::Above(ino) => self.rows.row(&Op::Recall { ino: *ino }),
             Ask::Forget { .. } | Ask::ForgetAll(_) => self.rows.row(&Op::Forget { ino: Ino(0), times: 0 }),
-            Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => {
+            Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir { .. } | Ask::CloseDir { .. } => {
                 unreachable!("answered without the stack")
             }
         }
@@ -600,7 +605,7 @@ impl<T: Target> Handler<T> {
             Reply::Entries { entries, next_cookie } => (entries, next_cookie),
             other => contradiction(&other),
         };
-        let end = self.ends.read(number_of(handle), ino, offset, next_cookie);
+        let end = self.ends.read(number_of(handle), offset, next_cookie);
         let fitting = entries.iter().take_while(|entry| entry.cookie < end && page.push(entry)).count();
         let last = entries[..fitting].last().map_or(offset.max(COOKIE_PARENT), |entry| entry.cookie);
         self.ends.note_page(number_of(handle), offset, last);

@@ -62,9 +62,9 @@ pub enum Ask {
     /// A handle; `kill_privileges`: a truncating open by an unprivileged user.
     Open { ino: Ino, flags: u32, kill_privileges: bool },
     /// A directory's handle. The stack need not know of it, as the kernel refuses to read removed directories.
-    OpenDir,
+    OpenDir { ino: Ino },
     /// A directory's handle is given back.
-    CloseDir { handle: u32 },
+    CloseDir { ino: Ino, handle: u32 },
     /// An entry and a handle.
     Create { op: Op, flags: u32, kill_privileges: bool },
     /// No answer: a signal came for the thread of this request.
@@ -342,9 +342,9 @@ fn handle(code: u32, mut fields: Fields<'_>, ino: Ino) -> Result<Ask> {
             let kill_privileges = fields.u32()? & abi::OPEN_KILL_SUIDGID != 0;
             Ok(Ask::Open { ino, flags, kill_privileges })
         }
-        opcode::OPENDIR => Ok(Ask::OpenDir),
+        opcode::OPENDIR => Ok(Ask::OpenDir { ino }),
         opcode::RELEASE => Ok(Ask::Release { ino, handle: fields.u64()? }),
-        _ => Ok(Ask::CloseDir { handle: fields.u64()? as u32 }),
+        _ => Ok(Ask::CloseDir { ino, handle: fields.u64()? as u32 }),
     }
 }
 

@@ -325,12 +325,12 @@ fn what_the_kernel_should_not_ask_again_is_told_so() {
     }
     assert_eq!(answers(opcode::NOTIFY_REPLY), Ok(Ask::Silent));
     assert_eq!(asked(opcode::INTERRUPT, |w| w.u64(17)), Ok(Ask::Interrupt(17)));
-    assert_eq!(asked(opcode::RELEASEDIR, |w| w.u64(5 << 32 | 9)), Ok(Ask::CloseDir { handle: 9 }));
+    assert_eq!(asked(opcode::RELEASEDIR, |w| w.u64(5 << 32 | 9)), Ok(Ask::CloseDir { ino: Ino(NODE), handle: 9 }));
     assert_eq!(
         asked(opcode::RELEASE, |w| w.u64(5 << 32 | 9)),
         Ok(Ask::Release { ino: Ino(NODE), handle: 5 << 32 | 9 })
     );
-    assert_eq!(answers(opcode::OPENDIR), Ok(Ask::OpenDir));
+    assert_eq!(answers(opcode::OPENDIR), Ok(Ask::OpenDir { ino: Ino(NODE) }));
     assert_eq!(asked(opcode::STATX, |w| w.zeros(24)), Ok(Ask::Birth(Op::GetAttr { ino: Ino(NODE) })));
     assert_eq!(answers(opcode::SYNCFS), Ok(Ask::Sync { op: Op::SyncAll, handle: None }));
     for (flags, sync) in [(1u32, Sync::Data), (0, Sync::All)] {

@@ -99,11 +99,13 @@ impl Head {
     pub fn open(unique: u64, opening: Opening, (number, pid): (u32, u32)) -> Head {
         Head::build(unique, 0, 0, |writer| put_open(writer, opening, (number, pid)))
     }
-    /// A directory's handle. Unless the volume is shared, the kernel keeps what it lists until an entry of the directory changes:
-    /// whatever changes an entry goes through the kernel. A listing that ended where it began (`ends.rs`) is not kept,
-    /// for entries changed while it was read.
-    pub fn open_dir(unique: u64, (handle, pid): (u32, u32), is_shared: bool) -> Head {
-        let keeps = if is_shared { 0 } else { fopen::KEEP_CACHE | fopen::CACHE_DIR };
+    /// A directory's handle.
+    pub fn open_dir(unique: u64, (handle, pid): (u32, u32), caching: DirCaching) -> Head {
+        let keeps = match caching {
+            DirCaching::None => 0,
+            DirCaching::Keeps => fopen::KEEP_CACHE,
+            DirCaching::Fills => fopen::KEEP_CACHE | fopen::CACHE_DIR,
+        };
         Head::build(unique, 0, 0, |writer| {
             writer.u32(handle).u32(pid).u32(keeps).zeros(4);
         })
@@ -208,6 +210,18 @@ pub fn statx(attr: &Attr, valid_s: u64) -> Box<[u8]> {
 /// file is synced.
 fn put_open(writer: &mut Writer<'_>, opening: Opening, (number, pid): (u32, u32)) {
     writer.u32(number).u32(pid).u32(open_flags(opening)).u32(0);
+}
+
+/// The kernel's treatment of listings that it reads through a handle of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirCaching {
+    /// Other mounts have the volume too: the kernel keeps nothing.
+    None,
+    /// The kernel keeps what was listed through other handles, and this one reads past it.
+    Keeps,
+    /// The kernel keeps what is listed through this handle until an entry of the directory changes: whatever changes an entry goes
+    /// through the kernel. At most one open handle of a directory is told this (`ends.rs`).
+    Fills,
 }
 
 /// The circumstances of an open.

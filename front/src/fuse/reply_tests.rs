@@ -79,8 +79,12 @@ fn statuses() {
     assert!(opened(&Head::before(42, 1 << 20), 0, 1 << 20).0.is_empty());
     let mut wrote = Head::wrote(42, 4096);
     assert_eq!(opened(&wrote, 0, 0).u32(), Ok(4096));
-    for (is_shared, keeps) in [(false, fopen::KEEP_CACHE | fopen::CACHE_DIR), (true, 0)] {
-        wrote = Head::open_dir(42, (7, 9), is_shared);
+    for (caching, keeps) in [
+        (DirCaching::Fills, fopen::KEEP_CACHE | fopen::CACHE_DIR),
+        (DirCaching::Keeps, fopen::KEEP_CACHE),
+        (DirCaching::None, 0),
+    ] {
+        wrote = Head::open_dir(42, (7, 9), caching);
         let mut fields = opened(&wrote, 0, 0);
         assert_eq!((fields.u32(), fields.u32()), (Ok(7), Ok(9)));
         assert_eq!((fields.u32(), fields.u32()), (Ok(keeps), Ok(0)));

@@ -38,7 +38,7 @@ pub fn operation(ask: &Ask, payload_bytes: usize, key: NameKey) -> Option<Operat
             Some(Operation { offset: *offset, length: *size as u64, ..Operation::new(Deed::ReadDir, ino.0) })
         }
         Ask::Forget { .. } | Ask::ForgetAll(_) | Ask::Lock(_) | Ask::Flush { .. } => None,
-        Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir | Ask::CloseDir { .. } => None,
+        Ask::Silent | Ask::Answer(_) | Ask::Interrupt(_) | Ask::OpenDir { .. } | Ask::CloseDir { .. } => None,
     }
 }
 
