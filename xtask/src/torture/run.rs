@@ -1,0 +1,224 @@
+//! The state of a run that its clients share: what was found, how long calls took, and whether it goes on.
+//!
+//! Promises: a finding ends the run. Absent by design: the clients' own expectations.
+
+use runtime::random::SplitMix;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pause of a client between two rounds: the nodes need the CPUs too.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Calls below this are counted and not kept.
+pub const LONG: Duration = Duration::from_millis(10);
+
+/// A run.
+pub struct Run {
+    pub mount: PathBuf,
+    is_over: AtomicBool,
+    began: Instant,
+    calls: AtomicU64,
+    longest_ns: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+/// The things that clients have seen.
+#[derive(Default)]
+pub struct Seen {
+    /// Calls that failed.
+    pub errors: Vec<String>,
+    /// Things that were lost or wrong.
+    pub wrong: Vec<String>,
+    /// Durations by kind of call.
+    pub durations: BTreeMap<&'static str, Durations>,
+    /// The calls that took long.
+    pub long: Vec<Call>,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub began: Duration,
+    pub took: Duration,
+}
+
+/// Durations, counted in buckets of an eighth of an octave.
+#[derive(Clone, Default)]
+pub struct Durations {
+    buckets: BTreeMap<u64, u64>,
+    pub count: u64,
+    pub longest_ns: u64,
+}
+
+impl Durations {
+    fn add(&mut self, ns: u64) {
+        let octave = u64::from(ns.max(8).ilog2());
+        let eighth = (ns.max(8) >> (octave - 3)) & 7;
+        *self.buckets.entry(octave * 8 + eighth).or_default() += 1;
+        self.count += 1;
+        self.longest_ns = self.longest_ns.max(ns);
+    }
+    fn add_all(&mut self, others: &Durations) {
+        for (bucket, count) in &others.buckets {
+            *self.buckets.entry(*bucket).or_default() += count;
+        }
+        self.count += others.count;
+        self.longest_ns = self.longest_ns.max(others.longest_ns);
+    }
+    /// The duration that this share of the calls does not exceed, in nanoseconds: the upper end of its bucket.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        let wanted = (self.count as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in &self.buckets {
+            seen += count;
+            if seen >= wanted {
+                let end = (8 + bucket % 8 + 1) << (bucket / 8 - 3);
+                return end.min(self.longest_ns);
+            }
+        }
+        self.longest_ns
+    }
+}
+
+impl Run {
+    /// Begins a run.
+    pub fn new(mount: &Path) -> Run {
+        Run {
+            mount: mount.to_path_buf(),
+            is_over: AtomicBool::new(false),
+            began: Instant::now(),
+            calls: AtomicU64::new(0),
+            longest_ns: AtomicU64::new(0),
+            seen: Mutex::default(),
+        }
+    }
+    /// The time since its begin.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+    /// True until its time is over, or something was found.
+    pub fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::Relaxed)
+    }
+    /// Ends it: no client begins anything more.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+    /// Something is lost or wrong.
+    pub fn wrong(&self, what: String) {
+        eprintln!("after {:.1} s: wrong: {what}", self.now().as_secs_f64());
+        self.see(|seen| seen.wrong.push(what));
+        self.end();
+    }
+    fn error(&self, what: String) {
+        eprintln!("after {:.1} s: error: {what}", self.now().as_secs_f64());
+        self.see(|seen| seen.errors.push(what));
+        self.end();
+    }
+    /// The calls that have ended, and the longest.
+    pub fn calls(&self) -> (u64, Duration) {
+        let longest = Duration::from_nanos(self.longest_ns.load(Ordering::Relaxed));
+        (self.calls.load(Ordering::Relaxed), longest)
+    }
+    /// True if nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.see(|seen| seen.errors.is_empty() && seen.wrong.is_empty())
+    }
+    /// Looks at what was seen.
+    pub fn see<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.seen.lock().expect("nobody panics while it looks"))
+    }
+}
+
+/// The end of a client that has found something, which was told to the run.
+#[derive(Debug)]
+pub struct Ended;
+
+/// A client.
+pub struct Client<'a> {
+    run: &'a Run,
+    name: String,
+    /// The source of its choices.
+    pub draw: SplitMix,
+    durations: BTreeMap<&'static str, Durations>,
+    long: Vec<Call>,
+}
+
+impl<'a> Client<'a> {
+    /// Makes a client, whose choices follow from a seed.
+    pub fn new(run: &'a Run, name: String, seed: u64) -> Client<'a> {
+        Client { run, name, draw: SplitMix(seed), durations: BTreeMap::new(), long: Vec::new() }
+    }
+    /// A path in the volume.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.run.mount.join(name)
+    }
+    /// Waits for the next round; false if there is none.
+    pub fn goes_on(&self) -> bool {
+        std::thread::sleep(PAUSE);
+        self.run.goes_on()
+    }
+    /// Makes a call, and records how long it took.
+    pub fn call<T>(&mut self, kind: &'static str, work: impl FnOnce() -> io::Result<T>) -> Result<T, Ended> {
+        let began = self.run.now();
+        let done = work();
+        let took = self.run.now() - began;
+        let ns = took.as_nanos() as u64;
+        self.durations.entry(kind).or_default().add(ns);
+        if took >= LONG {
+            self.long.push(Call { began, took });
+        }
+        self.run.calls.fetch_add(1, Ordering::Relaxed);
+        self.run.longest_ns.fetch_max(ns, Ordering::Relaxed);
+        done.map_err(|error| {
+            self.run.error(format!("{}: {kind}: {error}, after {} ms", self.name, took.as_millis()));
+            Ended
+        })
+    }
+    /// Ends it, since something is lost or wrong.
+    pub fn wrong<T>(&self, what: &str) -> Result<T, Ended> {
+        self.run.wrong(format!("{}: {what}", self.name));
+        Err(Ended)
+    }
+    /// Hands its records to the run.
+    pub fn end(self) {
+        self.run.see(|seen| {
+            seen.long.extend(self.long);
+            for (kind, durations) in self.durations {
+                seen.durations.entry(kind).or_default().add_all(&durations);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_an_eighth_of_an_octave() {
+        let mut durations = Durations::default();
+        (1..=1000).for_each(|number| durations.add(number * 1000));
+        for (share, exact) in [(0.5, 500_000.0), (0.99, 990_000.0)] {
+            let found = durations.quantile_ns(share) as f64;
+            assert!((exact..exact * 1.15).contains(&found), "{share}: {found}");
+        }
+        assert_eq!((durations.quantile_ns(1.0), durations.count), (1_000_000, 1000));
+        assert_eq!(Durations::default().quantile_ns(0.5), 0);
+    }
+
+    #[test]
+    fn a_finding_ends_the_run() {
+        let run = Run::new(Path::new("/nowhere"));
+        let mut client = Client::new(&run, "log-0".to_string(), 1);
+        assert_eq!(client.call("stat", || Ok(7)).expect("it went well"), 7);
+        assert!(run.goes_on() && run.is_clean());
+        client.call::<()>("stat", || Err(io::ErrorKind::NotFound.into())).expect_err("it failed");
+        client.end();
+        assert!(!run.goes_on() && !run.is_clean());
+        assert_eq!(run.see(|seen| (seen.errors.len(), seen.durations["stat"].count)), (1, 2));
+    }
+}
