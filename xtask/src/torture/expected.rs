@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Bytes of a block, and blocks of a file.
@@ -148,15 +149,40 @@ fn root(mount: &Path, all: &[Expected]) -> Result<(), String> {
     exactly(mount, all.iter().filter_map(own).chain(beside).collect())
 }
 
-fn exactly(directory: &Path, mut wanted: Vec<String>) -> Result<(), String> {
-    wanted.sort();
+fn exactly(directory: &Path, wanted: Vec<String>) -> Result<(), String> {
     let found = listed(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    differing(directory, found, wanted).map_or(Ok(()), Err)
+}
+
+/// Tells how a listing differs from what it must be; each name in question is looked for by itself and in a second listing, which says
+/// whether the listing was wrong or the directory is.
+pub fn differing(directory: &Path, mut found: Vec<String>, mut wanted: Vec<String>) -> Option<String> {
+    found.sort();
+    wanted.sort();
     if found == wanted {
-        return Ok(());
+        return None;
     }
-    let missing: Vec<_> = wanted.iter().filter(|name| !found.contains(name)).collect();
-    let extra: Vec<_> = found.iter().filter(|name| !wanted.contains(name)).collect();
-    Err(format!("{}: missing: {missing:?}; should not be there: {extra:?}", directory.display()))
+    let again = listed(directory);
+    let told = |name: &String| {
+        let there = match fs::symlink_metadata(directory.join(name)) {
+            Ok(found) => format!("stat finds inode {}", found.ino()),
+            Err(error) => format!("stat: {error}"),
+        };
+        let again = match &again {
+            Ok(names) => {
+                format!("a second listing has it {} times", names.iter().filter(|other| *other == name).count())
+            }
+            Err(error) => format!("a second listing: {error}"),
+        };
+        format!("{name} ({there}; {again})")
+    };
+    let missing: Vec<_> = wanted.iter().filter(|name| !found.contains(name)).map(told).collect();
+    let extra: Vec<_> = found.iter().filter(|name| !wanted.contains(name)).map(told).collect();
+    let twice: Vec<_> = found.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| told(&pair[0])).collect();
+    let all = [("missing", missing), ("should not be there", extra), ("there twice", twice)];
+    let parts = all.into_iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<String> = parts.map(|(how, names)| format!("{how}: {}", names.join(", "))).collect();
+    Some(format!("{}, listed: {}", directory.display(), parts.join("; ")))
 }
 
 #[cfg(test)]
@@ -173,6 +199,22 @@ mod tests {
         let told = block.differs(3, 7, 2).expect("it is torn");
         assert!(told.contains("(3, 7, 1)"), "{told}");
         assert_eq!(Block::new(3, 7, 0).differs(3, 7, 0), None);
+    }
+
+    #[test]
+    fn names_that_a_listing_lacks_are_looked_for_again() {
+        let directory = std::env::temp_dir().join(format!("sinter-cluster-torture-names-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("writable");
+        fs::write(directory.join("a"), "").expect("writable");
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let of = |found: &[&str], wanted: &[&str]| differing(&directory, names(found), names(wanted));
+        let told = [of(&["a", "b"], &["b", "a"]), of(&[], &["a"]), of(&["a", "a", "b"], &["a"])];
+        fs::remove_dir_all(&directory).expect("it is there");
+        let [None, Some(missing), Some(extra)] = told else { panic!("{told:?}") };
+        assert!(missing.contains("missing: a (stat finds inode"), "{missing}");
+        assert!(missing.contains("a second listing has it 1 times"), "{missing}");
+        assert!(extra.contains("should not be there: b (stat: No such file"), "{extra}");
+        assert!(extra.contains("there twice: a (stat finds"), "{extra}");
     }
 
     #[test]

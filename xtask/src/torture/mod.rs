@@ -1,13 +1,15 @@
 //! `cargo xtask cluster-torture`: a cluster of three bricks and clients that check what they read, while its nodes are killed and stopped.
 //!
-//! Promises: nothing that was answered may be lost, and no client may get an error, or the command fails and keeps the directory; all
-//! is taken back otherwise. Absent by design: damage to the bricks themselves, and the loss of the machine.
+//! Promises: nothing that was answered may be lost, no client may get an error, and each call returns, or the command fails and keeps the
+//! directory; all is taken back otherwise. Absent by design: damage to the bricks themselves, and the loss of the machine.
 
 mod asked;
 mod clients;
 mod cluster;
 mod expected;
 mod faults;
+mod nodes;
+mod process;
 mod report;
 mod run;
 
@@ -19,7 +21,7 @@ use cluster::Cluster;
 use expected::{Expected, NAMES, verify};
 use faults::Fault;
 use report::Report;
-use run::{Client, Ended, Run, Seen};
+use run::{Client, Ended, NEVER, Run, Seen};
 use runtime::random::SplitMix;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,8 +30,10 @@ use std::time::{Duration, Instant};
 const WHOLE: Duration = Duration::from_secs(60);
 /// Time for the clients' last calls; one that takes longer counts as one that never ends.
 const LAST_CALLS: Duration = Duration::from_secs(90);
+/// Time for the verification of all contents.
+const VERIFICATION: Duration = Duration::from_secs(180);
 /// Pause between two looks at the clock.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The work of a client.
 type Work = Box<dyn FnOnce(&mut Client<'_>) -> Result<Expected, Ended> + Send>;
@@ -48,7 +52,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let done = Undo::during(|undo| {
         ground::Ground::new(asked.work.clone(), 16 << 30, undo)?;
         let done = tortured(&asked, undo);
-        if !done.as_ref().is_ok_and(|report| report.seen.wrong.is_empty() && report.seen.errors.is_empty()) {
+        if !done.as_ref().is_ok_and(|report| report.seen.is_clean()) {
             undo.forget(&removal(&asked.work))?;
             eprintln!("kept: {}", asked.work.display());
         }
@@ -56,10 +60,14 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     });
     let report = done?;
     report.print(asked.form);
-    match (report.seen.wrong.len(), report.seen.errors.len()) {
-        (0, 0) => Ok(()),
-        (wrong, errors) => Err(format!(
-            "the cluster failed: {wrong} things lost or wrong, {errors} errors of clients; bricks and logs are in {}",
+    let Seen { wrong, errors, hung, .. } = &report.seen;
+    match report.seen.is_clean() {
+        true => Ok(()),
+        false => Err(format!(
+            "the cluster failed: {} things lost or wrong, {} errors of clients, {} calls that did not return; bricks and logs are in {}",
+            wrong.len(),
+            errors.len(),
+            hung.len(),
             asked.work.display()
         )),
     }
@@ -73,9 +81,7 @@ fn removal(work: &Path) -> String {
 fn tortured(asked: &Asked, undo: &Undo) -> Result<Report, String> {
     ground::make_directory(&asked.work.join("mount"))?;
     let mut cluster = Cluster::start(&asked.sinter, &asked.work, undo)?;
-    if !cluster.becomes_whole(WHOLE) {
-        return Err("the cluster has not all of its nodes".to_string());
-    }
+    cluster.becomes_whole(WHOLE)?;
     let made = std::fs::write(cluster.mount.join("counter"), [0; 8]);
     made.and_then(|()| std::fs::create_dir(cluster.mount.join(NAMES)))
         .map_err(|error| format!("the mount: {error}"))?;
@@ -94,22 +100,38 @@ fn tortured(asked: &Asked, undo: &Undo) -> Result<Report, String> {
 }
 
 /// Verifies the contents, ends the cluster, starts it again, and verifies them once more.
-fn check_again(run: &Run, asked: &Asked, cluster: Cluster<'_>, expected: &[Expected], undo: &Undo) {
-    if !cluster.becomes_whole(WHOLE) {
-        run.wrong(format!("{WHOLE:?} after the last fault not all nodes are there"));
+fn check_again(run: &Run, asked: &Asked, mut cluster: Cluster<'_>, expected: &[Expected], undo: &Undo) {
+    if let Err(error) = cluster.becomes_whole(WHOLE) {
+        run.wrong(format!("after the last fault: {error}"));
     }
-    let found = |when: &str| {
-        let wrong = verify(&run.mount, expected);
-        wrong.into_iter().for_each(|what| run.wrong(format!("{when}: {what}")));
-    };
-    found("at the end");
+    found(run, "at the end", &cluster, expected);
     let again = cluster.end().and_then(|()| Cluster::start(&asked.sinter, &asked.work, undo)).and_then(|cluster| {
-        found("after a new start");
+        found(run, "after a new start", &cluster, expected);
         cluster.end()
     });
     if let Err(error) = again {
         run.wrong(error);
     }
+}
+
+/// Verifies the contents, under the eyes of who ends it if it never returns.
+fn found(run: &Run, when: &str, cluster: &Cluster<'_>, expected: &[Expected]) {
+    std::thread::scope(|scope| {
+        let verifying = scope.spawn(|| {
+            let mut client = Client::new(run, format!("verification {when}"), 0);
+            // Its duration is none of the clients': the last fault has no part in it.
+            client.call("verify", &run.mount, || Ok(verify(&run.mount, expected))).unwrap_or_default()
+        });
+        while !verifying.is_finished() {
+            if run.notices_hung(VERIFICATION) {
+                eprintln!("{}", cluster.in_words());
+                cluster.kill();
+            }
+            std::thread::sleep(LOOK);
+        }
+        let wrong = verifying.join().expect("a verification that panics is a bug of this command");
+        wrong.into_iter().for_each(|what| run.wrong(format!("{when}: {what}")));
+    });
 }
 
 /// The clients, by name.
@@ -145,19 +167,30 @@ fn with_clients(run: &Run, asked: &Asked, cluster: &mut Cluster<'_>) -> (Vec<Fau
             .collect();
         let faults = faults(run, asked, cluster);
         run.end();
-        let began = Instant::now();
-        while began.elapsed() < LAST_CALLS && started.iter().any(|client| !client.is_finished()) {
-            std::thread::sleep(LOOK);
-        }
-        let left = started.iter().filter(|client| !client.is_finished()).count();
-        if left > 0 {
-            run.wrong(format!("{left} clients still wait for a call, {LAST_CALLS:?} after the last fault"));
-            cluster.kill();
-        }
+        last_calls(run, cluster, || started.iter().filter(|client| !client.is_finished()).count());
         let ended =
             started.into_iter().map(|client| client.join().expect("a client that panics is a bug of this command"));
         (faults, ended.filter_map(Result::ok).collect())
     })
+}
+
+/// Waits for the clients' last calls, while the nodes come back to which something was done.
+fn last_calls(run: &Run, cluster: &mut Cluster<'_>, left: impl Fn() -> usize) {
+    let began = Instant::now();
+    while began.elapsed() < LAST_CALLS && left() > 0 {
+        if let Err(how) = cluster.tend() {
+            run.wrong(how);
+            break;
+        }
+        if run.notices_hung(NEVER) {
+            eprintln!("{}", cluster.in_words());
+        }
+        std::thread::sleep(LOOK);
+    }
+    if left() > 0 {
+        run.wrong(format!("{} clients still wait for a call, {:?} after the last fault", left(), began.elapsed()));
+        cluster.kill();
+    }
 }
 
 /// Does faults until the time is over or something is found.
@@ -165,14 +198,18 @@ fn faults(run: &Run, asked: &Asked, cluster: &mut Cluster<'_>) -> Vec<Fault> {
     // Another sequence than that of the clients' seeds.
     let (mut draw, mut done, mut minute) = (SplitMix(!asked.seed), Vec::<Fault>::new(), 1);
     let mut next = asked.every;
-    while run.goes_on() && run.now() < asked.time {
-        if let Some(how) = cluster.has_ended() {
+    while run.goes_on() && run.now() < asked.time && !run.notices_hung(NEVER) {
+        let mut tended = cluster.tend();
+        if tended.is_ok() && run.now() >= next {
+            next += asked.every;
+            tended = faults::next(run, cluster, &mut draw).map(|fault| {
+                fault.iter().for_each(|fault| eprintln!("{:.1} s: {}", fault.at.as_secs_f64(), fault.told));
+                done.extend(fault);
+            });
+        }
+        if let Err(how) = tended {
             run.wrong(how);
             break;
-        }
-        if run.now() >= next {
-            next += asked.every;
-            done.extend(faults::next(run, cluster, &mut draw, asked.ends));
         }
         if run.now().as_secs() / 60 >= minute {
             let (calls, longest) = run.calls();
@@ -184,6 +221,9 @@ fn faults(run: &Run, asked: &Asked, cluster: &mut Cluster<'_>) -> Vec<Fault> {
             minute += 1;
         }
         std::thread::sleep(LOOK);
+    }
+    if !run.is_clean() {
+        eprintln!("{}", cluster.in_words());
     }
     done
 }

@@ -1,6 +1,6 @@
 //! The report of a run: calls, faults, stalls, findings; as a table and as JSON.
 
-use super::faults::{Fault, Kind};
+use super::faults::{Fault, Goal, KILLED, Kind, Part};
 use super::run::{Call, LONG, Seen};
 use crate::hybrid::asked::Form;
 use serde_json::{Value, json};
@@ -40,14 +40,67 @@ fn shown(stall: Duration) -> String {
     if stall < LONG { format!("< {} ms", LONG.as_millis()) } else { format!("{} ms", stall.as_millis()) }
 }
 
+/// The stalls of some faults.
+struct Row {
+    name: &'static str,
+    /// In order of length.
+    stalls: Vec<Duration>,
+    goal: Option<Goal>,
+}
+
+impl Row {
+    fn half(&self) -> Duration {
+        quantile(&self.stalls, 0.5)
+    }
+    fn most(&self) -> Duration {
+        quantile(&self.stalls, 0.99)
+    }
+    fn longest(&self) -> Duration {
+        self.stalls.last().copied().unwrap_or_default()
+    }
+    fn is_met(&self) -> Option<bool> {
+        self.goal.map(|goal| self.most() <= goal.most && self.longest() <= goal.always)
+    }
+    fn line(&self) -> String {
+        let (half, most, longest) = (shown(self.half()), shown(self.most()), shown(self.longest()));
+        let of = |goal: Goal| match goal.most == goal.always {
+            true => format!("{} ms", goal.always.as_millis()),
+            false => format!("99%: {} ms, all: {} ms", goal.most.as_millis(), goal.always.as_millis()),
+        };
+        let goal = match (self.goal, self.is_met()) {
+            (Some(goal), Some(true)) => format!("   {}: met", of(goal)),
+            (Some(goal), _) => format!("   {}: MISSED", of(goal)),
+            _ => String::new(),
+        };
+        format!("{:<32} {:>7} {half:>11} {most:>11} {longest:>11}{goal}", self.name, self.stalls.len())
+    }
+    fn json(&self) -> Value {
+        let ms = |time: Duration| time.as_millis() as u64;
+        let goal = self.goal.map(|goal| json!({ "p99_ms": ms(goal.most), "max_ms": ms(goal.always) }));
+        json!({ "fault": self.name, "faults": self.stalls.len(), "stall_ms_p50": ms(self.half()),
+            "stall_ms_p99": ms(self.most()), "stall_ms_max": ms(self.longest()), "goal": goal, "met": self.is_met() })
+    }
+}
+
 impl Report {
-    /// The stalls of a kind of fault, in order of length.
-    fn stalls(&self, kind: Kind) -> Vec<Duration> {
+    /// The stalls of each kind of fault that was done, then those of single nodes that were killed.
+    fn rows(&self) -> Vec<Row> {
         let stalls = stalls(&self.faults, &self.seen.long);
-        let own = self.faults.iter().zip(stalls).filter(|(fault, _)| fault.kind == kind);
-        let mut own: Vec<Duration> = own.map(|(_, stall)| stall).collect();
-        own.sort_unstable();
-        own
+        let row = |name, goal, wanted: &dyn Fn(&Fault) -> bool| {
+            let own = self.faults.iter().zip(&stalls).filter(|(fault, _)| wanted(fault));
+            let mut stalls: Vec<Duration> = own.map(|(_, stall)| *stall).collect();
+            stalls.sort_unstable();
+            Row { name, stalls, goal }
+        };
+        let mut rows: Vec<Row> =
+            Kind::ALL.iter().map(|kind| row(kind.name(), kind.goal(), &|fault| fault.kind == *kind)).collect();
+        let of = |part| move |fault: &Fault| fault.kind.is_kill() && fault.part == part;
+        rows.push(row("any one killed", Some(KILLED), &|fault| fault.kind.is_kill()));
+        rows.push(row("  of these, the one that led", None, &of(Part::Leads)));
+        rows.push(row("  of these, one that followed", None, &of(Part::Follows)));
+        rows.push(row("down, the one that led", None, &|fault| fault.kind == Kind::Down && fault.part == Part::Leads));
+        rows.retain(|row| !row.stalls.is_empty());
+        rows
     }
     fn calls(&self) -> u64 {
         self.seen.durations.values().map(|durations| durations.count).sum()
@@ -55,55 +108,45 @@ impl Report {
     /// Prints it.
     pub fn print(&self, form: Form) {
         match form {
-            Form::Json => println!("{:#}", self.json()),
+            Form::Json => {
+                eprint!("{}", self.table());
+                println!("{:#}", self.json());
+            }
             Form::Table => print!("{}", self.table()),
         }
     }
     fn table(&self) -> String {
+        let (time, calls, faults) = (self.time.as_secs_f64(), self.calls(), self.faults.len());
+        let head = |what, of| format!("{what:<32} {of:>7} {:>11} {:>11} {:>11}", "50%", "99%", "longest");
         let mut lines = vec![
-            format!(
-                "seed {}, {:.0} s, {} calls, {} faults",
-                self.seed,
-                self.time.as_secs_f64(),
-                self.calls(),
-                self.faults.len()
-            ),
+            format!("seed {}, {time:.0} s, {calls} calls, {faults} faults", self.seed),
             String::new(),
-            format!("{:<28} {:>7} {:>11} {:>11} {:>11}", "stalls by fault", "faults", "50%", "99%", "longest"),
+            head("stalls by fault", "faults") + "   goal",
         ];
-        for kind in Kind::ALL {
-            let own = self.stalls(kind);
-            if let Some(longest) = own.last() {
-                let (half, most) = (shown(quantile(&own, 0.5)), shown(quantile(&own, 0.99)));
-                let (name, longest) = (kind.name(), shown(*longest));
-                lines.push(format!("{name:<28} {:>7} {half:>11} {most:>11} {longest:>11}", own.len()));
-            }
-        }
-        let head = format!("{:<28} {:>7} {:>11} {:>11} {:>11}", "calls by kind", "calls", "50%", "99%", "longest");
-        lines.extend([String::new(), head]);
+        lines.extend(self.rows().iter().map(Row::line));
+        lines.extend([String::new(), head("calls by kind", "calls")]);
         for (kind, durations) in &self.seen.durations {
             let of = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
             let (half, most) = (of(durations.quantile_ns(0.5)), of(durations.quantile_ns(0.99)));
             let longest = of(durations.longest_ns);
-            lines.push(format!("{kind:<28} {:>7} {half:>11} {most:>11} {longest:>11}", durations.count));
+            lines.push(format!("{kind:<32} {:>7} {half:>11} {most:>11} {longest:>11}", durations.count));
         }
         lines.push(String::new());
-        lines.push(format!("lost or wrong: {}", self.seen.wrong.len()));
-        lines.extend(self.seen.wrong.iter().map(|what| format!("  {what}")));
-        lines.push(format!("errors that clients got: {}", self.seen.errors.len()));
-        lines.extend(self.seen.errors.iter().map(|what| format!("  {what}")));
+        for (what, found) in [
+            ("changes lost, or anything else wrong", &self.seen.wrong),
+            ("errors that clients got", &self.seen.errors),
+            ("calls that did not return", &self.seen.hung),
+        ] {
+            lines.push(format!("{what}: {}", found.len()));
+            lines.extend(found.iter().map(|what| format!("  {what}")));
+        }
         lines.join("\n") + "\n"
     }
     fn json(&self) -> Value {
         let ms = |time: Duration| time.as_millis() as u64;
-        let stalls = |kind: Kind| {
-            let own = self.stalls(kind);
-            let longest = own.last().copied().unwrap_or_default();
-            json!({ "fault": kind.name(), "faults": own.len(), "stall_ms_p50": ms(quantile(&own, 0.5)),
-                "stall_ms_p99": ms(quantile(&own, 0.99)), "stall_ms_max": ms(longest) })
-        };
         let each = stalls_of_all(self).map(|(fault, stall)| {
-            json!({ "at_ms": ms(fault.at), "fault": fault.kind.name(), "what": fault.told, "stall_ms": ms(stall) })
+            json!({ "at_ms": ms(fault.at), "fault": fault.kind.name(), "led": fault.part == Part::Leads, "what": fault.told,
+                "stall_ms": ms(stall) })
         });
         let calls = self.seen.durations.iter().map(|(kind, durations)| {
             json!({ "kind": kind, "calls": durations.count, "us_p50": durations.quantile_ns(0.5) / 1000,
@@ -113,11 +156,12 @@ impl Report {
             "seed": self.seed,
             "seconds": self.time.as_secs(),
             "calls": self.calls(),
-            "stalls": Kind::ALL.map(stalls),
+            "stalls": self.rows().iter().map(Row::json).collect::<Vec<_>>(),
             "faults": each.collect::<Vec<_>>(),
             "calls_by_kind": calls.collect::<Vec<_>>(),
             "wrong": self.seen.wrong,
             "errors": self.seen.errors,
+            "hung": self.seen.hung,
         })
     }
 }
@@ -133,12 +177,35 @@ mod tests {
     #[test]
     fn a_long_call_belongs_to_the_fault_in_it_or_before_it() {
         let s = Duration::from_secs;
-        let fault = |at| Fault { kind: Kind::Kill, at: s(at), told: String::new() };
+        let fault = |at| Fault { kind: Kind::Kill1, part: Part::Leads, at: s(at), told: String::new() };
         let call = |began, took| Call { began: s(began), took: s(took) };
         let faults = [fault(10), fault(20), fault(30)];
         let long = [call(1, 2), call(9, 3), call(12, 5), call(15, 20), call(40, 1)];
         assert_eq!(stalls(&faults, &long), [s(5), s(20), s(1)]);
         assert_eq!(stalls(&[], &long), []);
+    }
+
+    #[test]
+    fn goals_are_met_or_missed() {
+        let fault = |kind, part, at| Fault { kind, part, at: Duration::from_secs(at), told: String::new() };
+        let call = |began, ms| Call { began: Duration::from_secs(began), took: Duration::from_millis(ms) };
+        let faults = vec![
+            fault(Kind::Kill0, Part::Leads, 10),
+            fault(Kind::Kill5, Part::Follows, 20),
+            fault(Kind::Down, Part::Leads, 30),
+            fault(Kind::Stop, Part::Leads, 40),
+        ];
+        let seen = Seen { long: vec![call(10, 1001), call(20, 3500), call(30, 200)], ..Seen::default() };
+        let report = Report { seed: 1, time: Duration::from_secs(50), faults, seen };
+        let rows = report.rows();
+        let of = |name: &str| rows.iter().find(|row| row.name == name).expect("it was done");
+        assert_eq!(of("killed, back at once").is_met(), Some(false));
+        assert_eq!(of("killed, back after 5 s").is_met(), Some(true));
+        assert_eq!(of("down, back after 1 s").is_met(), Some(true));
+        assert_eq!((of("stopped for 1 to 6 s").is_met(), of("any one killed").stalls.len()), (None, 2));
+        assert!(rows.iter().all(|row| row.name != "killed, back after 1 s"));
+        let table = report.table();
+        assert!(table.contains("1001 ms   1000 ms: MISSED") && table.contains("200 ms   200 ms: met"), "{table}");
     }
 
     #[test]

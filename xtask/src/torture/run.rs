@@ -1,19 +1,22 @@
 //! The state of a run that its clients share: what was found, how long calls took, and whether it goes on.
 //!
-//! Promises: a finding ends the run. Absent by design: the clients' own expectations.
+//! Promises: a finding ends the run; a call that does not return is one. Absent by design: the clients' own expectations.
 
 use runtime::random::SplitMix;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Pause of a client between two rounds: the nodes need the CPUs too.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Calls below this are counted and not kept.
 pub const LONG: Duration = Duration::from_millis(10);
+
+/// A call that takes longer counts as one that never returns. Longer than any fault, and the way back after it.
+pub const NEVER: Duration = Duration::from_secs(30);
 
 /// A run.
 pub struct Run {
@@ -22,7 +25,17 @@ pub struct Run {
     began: Instant,
     calls: AtomicU64,
     longest_ns: AtomicU64,
+    /// The call of each client that makes one, by the client's name.
+    under_way: Mutex<BTreeMap<String, UnderWay>>,
     seen: Mutex<Seen>,
+}
+
+/// A call that has not returned yet.
+struct UnderWay {
+    kind: &'static str,
+    path: PathBuf,
+    began: Duration,
+    is_told: bool,
 }
 
 /// The things that clients have seen.
@@ -30,12 +43,21 @@ pub struct Run {
 pub struct Seen {
     /// Calls that failed.
     pub errors: Vec<String>,
+    /// Calls that did not return in time.
+    pub hung: Vec<String>,
     /// Things that were lost or wrong.
     pub wrong: Vec<String>,
     /// Durations by kind of call.
     pub durations: BTreeMap<&'static str, Durations>,
     /// The calls that took long.
     pub long: Vec<Call>,
+}
+
+impl Seen {
+    /// True if nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.errors.is_empty() && self.hung.is_empty() && self.wrong.is_empty()
+    }
 }
 
 /// A call.
@@ -92,6 +114,7 @@ impl Run {
             began: Instant::now(),
             calls: AtomicU64::new(0),
             longest_ns: AtomicU64::new(0),
+            under_way: Mutex::default(),
             seen: Mutex::default(),
         }
     }
@@ -118,6 +141,28 @@ impl Run {
         self.see(|seen| seen.errors.push(what));
         self.end();
     }
+    /// Tells each call that has been under way for too long, once; true if there was one.
+    pub fn notices_hung(&self, patience: Duration) -> bool {
+        let now = self.now();
+        let mut under_way = self.under_way();
+        let hung = under_way.iter_mut().filter(|(_, call)| !call.is_told && now.saturating_sub(call.began) > patience);
+        let told = hung.map(|(client, call)| {
+            call.is_told = true;
+            let (kind, path, began) = (call.kind, call.path.display(), call.began.as_secs_f64());
+            format!("{client}: {kind} of {path}, which began after {began:.1} s, has not returned for {patience:?}")
+        });
+        let told: Vec<String> = told.collect();
+        drop(under_way);
+        for what in &told {
+            eprintln!("after {:.1} s: hung: {what}", now.as_secs_f64());
+            self.see(|seen| seen.hung.push(what.clone()));
+            self.end();
+        }
+        !told.is_empty()
+    }
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<String, UnderWay>> {
+        self.under_way.lock().expect("nobody panics while it looks")
+    }
     /// The calls that have ended, and the longest.
     pub fn calls(&self) -> (u64, Duration) {
         let longest = Duration::from_nanos(self.longest_ns.load(Ordering::Relaxed));
@@ -125,7 +170,7 @@ impl Run {
     }
     /// True if nothing was found.
     pub fn is_clean(&self) -> bool {
-        self.see(|seen| seen.errors.is_empty() && seen.wrong.is_empty())
+        self.see(|seen| seen.is_clean())
     }
     /// Looks at what was seen.
     pub fn see<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
@@ -162,9 +207,17 @@ impl<'a> Client<'a> {
         self.run.goes_on()
     }
     /// Makes a call, and records how long it took.
-    pub fn call<T>(&mut self, kind: &'static str, work: impl FnOnce() -> io::Result<T>) -> Result<T, Ended> {
+    pub fn call<T>(
+        &mut self,
+        kind: &'static str,
+        path: &Path,
+        work: impl FnOnce() -> io::Result<T>,
+    ) -> Result<T, Ended> {
         let began = self.run.now();
+        let call = UnderWay { kind, path: path.to_path_buf(), began, is_told: false };
+        self.run.under_way().insert(self.name.clone(), call);
         let done = work();
+        self.run.under_way().remove(&self.name);
         let took = self.run.now() - began;
         let ns = took.as_nanos() as u64;
         self.durations.entry(kind).or_default().add(ns);
@@ -174,7 +227,8 @@ impl<'a> Client<'a> {
         self.run.calls.fetch_add(1, Ordering::Relaxed);
         self.run.longest_ns.fetch_max(ns, Ordering::Relaxed);
         done.map_err(|error| {
-            self.run.error(format!("{}: {kind}: {error}, after {} ms", self.name, took.as_millis()));
+            let (name, path) = (&self.name, path.display());
+            self.run.error(format!("{name}: {kind} of {path}: {error}, after {} ms", took.as_millis()));
             Ended
         })
     }
@@ -214,11 +268,27 @@ mod tests {
     fn a_finding_ends_the_run() {
         let run = Run::new(Path::new("/nowhere"));
         let mut client = Client::new(&run, "log-0".to_string(), 1);
-        assert_eq!(client.call("stat", || Ok(7)).expect("it went well"), 7);
+        let path = client.path("log-0");
+        assert_eq!(client.call("stat", &path, || Ok(7)).expect("it went well"), 7);
         assert!(run.goes_on() && run.is_clean());
-        client.call::<()>("stat", || Err(io::ErrorKind::NotFound.into())).expect_err("it failed");
+        client.call::<()>("stat", &path, || Err(io::ErrorKind::NotFound.into())).expect_err("it failed");
         client.end();
         assert!(!run.goes_on() && !run.is_clean());
         assert_eq!(run.see(|seen| (seen.errors.len(), seen.durations["stat"].count)), (1, 2));
+        assert!(run.see(|seen| seen.errors[0].starts_with("log-0: stat of /nowhere/log-0: ")));
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_is_told_once() {
+        let run = Run::new(Path::new("/nowhere"));
+        let mut client = Client::new(&run, "log-0".to_string(), 1);
+        let path = client.path("log-0");
+        let seen = client.call("sync", &path, || {
+            assert!(!run.notices_hung(NEVER) && run.goes_on());
+            Ok((run.notices_hung(Duration::ZERO), run.notices_hung(Duration::ZERO)))
+        });
+        assert_eq!(seen.expect("it returns all the same"), (true, false));
+        assert!(!run.goes_on() && !run.is_clean() && !run.notices_hung(Duration::ZERO));
+        assert!(run.see(|seen| seen.hung[0].starts_with("log-0: sync of /nowhere/log-0, which began")));
     }
 }
