@@ -169,19 +169,27 @@ fn list(client: &mut Client<'_>, number: u64, names: &BTreeMap<String, u64>) -> 
 /// Counts a number up under a lock.
 pub fn count(client: &mut Client<'_>) -> Result<Expected, Ended> {
     let path = client.path("counter");
-    let (mut counted, mut last) = (0, None);
+    let mut counted = 0;
     while client.goes_on() {
         let file = client.call("open", &path, || File::options().read(true).write(true).open(&path))?;
         client.call("lock", &path, || Ok(flock(&file, FlockOperation::LockExclusive)?))?;
+        if !client.locks() {
+            return client.wrong("it has the lock of the counter, and so has another client");
+        }
         let mut number = [0; 8];
         client.call("read", &path, || file.read_exact_at(&mut number, 0))?;
-        let number = u64::from_le_bytes(number);
-        if last.is_some_and(|last| number < last) {
-            return client.wrong(&format!("the counter has {number}, after this client has made it {last:?}"));
+        let (number, wanted) = (u64::from_le_bytes(number), client.counted());
+        if number != wanted {
+            let mut again = [0; 8];
+            client.call("read", &path, || file.read_exact_at(&mut again, 0))?;
+            let again = u64::from_le_bytes(again);
+            return client.wrong(&format!(
+                "the counter has {number} where {wanted} was written under the lock; read again: {again}"
+            ));
         }
         client.call("write", &path, || file.write_all_at(&(number + 1).to_le_bytes(), 0))?;
         counted += 1;
-        last = Some(number + 1);
+        client.unlocks(number + 1);
         client.call("close", &path, || {
             drop(file);
             Ok(())

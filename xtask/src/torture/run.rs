@@ -25,6 +25,9 @@ pub struct Run {
     began: Instant,
     calls: AtomicU64,
     longest_ns: AtomicU64,
+    /// The clients that have the lock of the counter, and the number that the last of them wrote.
+    holders: AtomicU64,
+    counted: AtomicU64,
     /// The call of each client that makes one, by the client's name.
     under_way: Mutex<BTreeMap<String, UnderWay>>,
     seen: Mutex<Seen>,
@@ -114,6 +117,8 @@ impl Run {
             began: Instant::now(),
             calls: AtomicU64::new(0),
             longest_ns: AtomicU64::new(0),
+            holders: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
             under_way: Mutex::default(),
             seen: Mutex::default(),
         }
@@ -231,6 +236,19 @@ impl<'a> Client<'a> {
             self.run.error(format!("{name}: {kind} of {path}: {error}, after {} ms", took.as_millis()));
             Ended
         })
+    }
+    /// It has the lock of the counter; true if nobody else has.
+    pub fn locks(&self) -> bool {
+        self.run.holders.fetch_add(1, Ordering::SeqCst) == 0
+    }
+    /// The number that who had the lock last was told to be written.
+    pub fn counted(&self) -> u64 {
+        self.run.counted.load(Ordering::SeqCst)
+    }
+    /// It has written this number, and gives the lock back.
+    pub fn unlocks(&self, number: u64) {
+        self.run.counted.store(number, Ordering::SeqCst);
+        self.run.holders.fetch_sub(1, Ordering::SeqCst);
     }
     /// Ends it, since something is lost or wrong.
     pub fn wrong<T>(&self, what: &str) -> Result<T, Ended> {
