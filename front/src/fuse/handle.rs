@@ -359,7 +359,7 @@ impl<T: Target> Handler<T> {
         let Some(sharing) = &self.sharing else { unreachable!("asked before") };
         let LockAsk { handle, lock, wish } = ask;
         if matches!(wish, LockWish::Take | LockWish::Queue) {
-            sharing.owners.note(handle, &lock);
+            sharing.owners.note(handle, &lock).await;
         }
         if wish == LockWish::Queue {
             let ask = async |op| self.call(context, op).await;
@@ -386,7 +386,8 @@ impl<T: Target> Handler<T> {
     /// Gives back what was locked through a handle that ends. Nobody can be told of an error: the session's end gives all back.
     async fn give_locks_back(&self, context: &Context, ino: Ino, handle: u64) {
         let Some(sharing) = &self.sharing else { return };
-        for owner in sharing.owners.released(ino, handle) {
+        let leaving = sharing.owners.released(ino, handle);
+        for owner in leaving.owners() {
             let _ = self.call(context, file_locks::all_of(ino, owner)).await;
         }
     }
