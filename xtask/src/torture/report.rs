@@ -17,16 +17,22 @@ pub struct Report {
 /// The stall of each fault: the longest call in which it was the first fault, or which began between it and the next one. 0: none took
 /// long.
 fn stalls(faults: &[Fault], long: &[Call]) -> Vec<Duration> {
-    let mut stalls = vec![Duration::ZERO; faults.len()];
+    longest(faults, long).into_iter().map(|call| call.map_or(Duration::ZERO, |call| call.took)).collect()
+}
+
+fn longest(faults: &[Fault], long: &[Call]) -> Vec<Option<Call>> {
+    let mut found: Vec<Option<Call>> = vec![None; faults.len()];
     for call in long {
         let after = faults.partition_point(|fault| fault.at < call.began);
         let within = faults.get(after).is_some_and(|fault| fault.at <= call.began + call.took);
         let of = if within { Some(after) } else { after.checked_sub(1) };
-        if let Some(of) = of {
-            stalls[of] = stalls[of].max(call.took);
+        if let Some(of) = of
+            && found[of].is_none_or(|known| known.took < call.took)
+        {
+            found[of] = Some(*call);
         }
     }
-    stalls
+    found
 }
 
 /// The value that this share of sorted ones does not exceed.
@@ -144,9 +150,11 @@ impl Report {
     }
     fn json(&self) -> Value {
         let ms = |time: Duration| time.as_millis() as u64;
-        let each = stalls_of_all(self).map(|(fault, stall)| {
+        let longest = longest(&self.faults, &self.seen.long);
+        let each = self.faults.iter().zip(longest).map(|(fault, call)| {
             json!({ "at_ms": ms(fault.at), "fault": fault.kind.name(), "led": fault.part == Part::Leads, "what": fault.told,
-                "stall_ms": ms(stall) })
+                "stall_ms": call.map(|call| ms(call.took)),
+                "call": call.map(|call| call.kind), "began_ms": call.map(|call| ms(call.began)) })
         });
         let calls = self.seen.durations.iter().map(|(kind, durations)| {
             json!({ "kind": kind, "calls": durations.count, "us_p50": durations.quantile_ns(0.5) / 1000,
@@ -166,10 +174,6 @@ impl Report {
     }
 }
 
-fn stalls_of_all(report: &Report) -> impl Iterator<Item = (&Fault, Duration)> {
-    report.faults.iter().zip(stalls(&report.faults, &report.seen.long))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,7 +182,7 @@ mod tests {
     fn a_long_call_belongs_to_the_fault_in_it_or_before_it() {
         let s = Duration::from_secs;
         let fault = |at| Fault { kind: Kind::Kill1, part: Part::Leads, at: s(at), told: String::new() };
-        let call = |began, took| Call { began: s(began), took: s(took) };
+        let call = |began, took| Call { kind: "read", began: s(began), took: s(took) };
         let faults = [fault(10), fault(20), fault(30)];
         let long = [call(1, 2), call(9, 3), call(12, 5), call(15, 20), call(40, 1)];
         assert_eq!(stalls(&faults, &long), [s(5), s(20), s(1)]);
@@ -188,7 +192,8 @@ mod tests {
     #[test]
     fn goals_are_met_or_missed() {
         let fault = |kind, part, at| Fault { kind, part, at: Duration::from_secs(at), told: String::new() };
-        let call = |began, ms| Call { began: Duration::from_secs(began), took: Duration::from_millis(ms) };
+        let call =
+            |began, ms| Call { kind: "read", began: Duration::from_secs(began), took: Duration::from_millis(ms) };
         let faults = vec![
             fault(Kind::Kill0, Part::Leads, 10),
             fault(Kind::Kill5, Part::Follows, 20),

@@ -66,6 +66,7 @@ impl Seen {
 /// A call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
+    pub kind: &'static str,
     pub began: Duration,
     pub took: Duration,
 }
@@ -227,7 +228,7 @@ impl<'a> Client<'a> {
         let ns = took.as_nanos() as u64;
         self.durations.entry(kind).or_default().add(ns);
         if took >= LONG {
-            self.long.push(Call { began, took });
+            self.long.push(Call { kind, began, took });
         }
         self.run.calls.fetch_add(1, Ordering::Relaxed);
         self.run.longest_ns.fetch_max(ns, Ordering::Relaxed);
