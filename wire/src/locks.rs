@@ -212,14 +212,27 @@ impl Locks {
         let leave = |file: &mut File| file.queue.retain(|place| place.wanted != *wanted);
         self.change((volume, wanted.lock.ino), leave)
     }
-    /// Gives a session back what it had before the server was started anew. False if somebody else has it.
+    /// Gives a session back what it had before the server was started anew. False if another session has it. Locks of its own that exclude
+    /// each other were had one after the other: its client delivers the release of the first again.
     pub fn reclaim(&mut self, volume: VolumeId, lock: Owned) -> bool {
         let is_full = self.counts.get(&lock.session).is_some_and(|count| *count >= SESSION_LOCKS_MAX);
-        if is_full || self.test(volume, &lock).is_some() {
+        let is_anothers = |held: &Owned| held.session != lock.session && held.excludes(&lock);
+        if is_full || self.files.get(&(volume, lock.lock.ino)).is_some_and(|file| file.held.iter().any(is_anothers)) {
             return false;
         }
-        self.change((volume, lock.lock.ino), |file| file.hold(lock));
+        self.note(volume, lock);
         true
+    }
+    /// Notes a lock that was given. A client hears of that on one connection, maybe before it hears on another one that the former owner's
+    /// release was done.
+    pub fn note(&mut self, volume: VolumeId, lock: Owned) {
+        self.change((volume, lock.lock.ino), |file| {
+            // As `take` does.
+            if lock.lock.family == Family::Whole {
+                file.cut(&lock);
+            }
+            file.hold(lock);
+        });
     }
     /// Forgets everything of a session. The places whose lock can be had since.
     pub fn end(&mut self, session: SessionId) -> Vec<Owned> {

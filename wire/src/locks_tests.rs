@@ -131,6 +131,24 @@ fn sessions_are_bounded_and_have_back_what_they_had() {
     assert!(has(10) && !has(11));
 }
 
+/// A client's cores hear answers in another order than the server gave them: the second owner's lock was not noted, and was given to somebody
+/// else by the next server.
+#[test]
+fn a_lock_is_told_to_the_next_server_although_the_former_owners_release_is_still_to_be_answered() {
+    let (first, second) = (whole(11, Mode::Exclusive), whole(12, Mode::Exclusive));
+    let (mut client, mut server) = (Locks::default(), Locks::default());
+    client.note(VOLUME, first);
+    client.note(VOLUME, second);
+    let told: Vec<Owned> = client.held().copied().collect();
+    assert!(told.iter().all(|lock| server.reclaim(VOLUME, *lock)), "both were given");
+    drop((client.release(VOLUME, &first), server.release(VOLUME, &first)));
+    for locks in [&mut client, &mut server] {
+        assert_eq!(held(locks), [(12, Mode::Exclusive, 0, u64::MAX)]);
+        assert!(!takes(locks, first) && !takes(locks, whole(21, Mode::Shared)));
+    }
+    assert!(!server.reclaim(VOLUME, whole(21, Mode::Exclusive)), "another session has it");
+}
+
 /// Owners, each with a mode per byte, as a plain model of ranges has them.
 #[test]
 fn it_is_as_a_byte_by_byte_model() {

@@ -32,10 +32,7 @@ impl Client {
         let Op::Lock { lock, wish } = op else { return };
         let (owned, mut locks) = (Owned { session: self.session, lock: **lock }, self.locks.lock());
         match (wish, reply) {
-            // The server has bounds, and there is nobody else here.
-            (LockWish::Take | LockWish::Queue, Reply::InTheWay(None)) => {
-                drop(locks.take(VolumeId(0), owned, false, 0));
-            }
+            (LockWish::Take | LockWish::Queue, Reply::InTheWay(None)) => locks.note(VolumeId(0), owned),
             (LockWish::Release, _) => drop(locks.release(VolumeId(0), &owned)),
             _ => {}
         }
