@@ -142,6 +142,10 @@ impl Share {
             event.notify();
         }
     }
+    /// Has all who wait for locks ask again: a server that was started anew knows no places in queues.
+    pub fn places_are_lost(&self) {
+        self.lock_waits.lock().values().for_each(|event| event.notify());
+    }
     /// Ends all waits: the session is over.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);

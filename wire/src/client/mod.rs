@@ -588,6 +588,7 @@ impl Client {
                     if !told? {
                         return Ok(None);
                     }
+                    self.share.places_are_lost();
                     break;
                 }
                 // Another connection tells.
