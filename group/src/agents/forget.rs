@@ -67,7 +67,7 @@ impl Groups {
             if state.result(context.session, context.request)?.is_some() {
                 return Ok(done);
             }
-            state.keep_result(context.session, context.request, Outcome::Done, context.done);
+            state.keep_in_memory(context, Outcome::Done);
             state.known.forget((context.volume, context.session), ino, times)
         };
         if left == Left::Nameless {

@@ -55,7 +55,7 @@ impl Groups {
         self.tell_freed(freed);
         if obstacle.is_none() && wish != LockWish::Test {
             // What was not taken may be asked for again, and is decided anew.
-            group.state.lock().keep_result(session, context.request, Outcome::Done, context.done);
+            group.state.lock().keep_in_memory(context, Outcome::Done);
         }
         answer(obstacle)
     }

@@ -180,7 +180,7 @@ impl Groups {
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
-            held.of(deciding).keep_result(context.session, context.request, decision.outcome, context.done);
+            held.of(deciding).keep_in_memory(context, decision.outcome);
         }
         Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, awaited))
     }
@@ -345,7 +345,7 @@ impl Groups {
             let own = state.known.opens_of(session, ino);
             if own > 1 || state.known.opens(context.volume, ino) > own {
                 state.known.released(session, ino);
-                state.keep_result(context.session, context.request, Outcome::Done, context.done);
+                state.keep_in_memory(context, Outcome::Done);
                 return Ok(done);
             }
             match state.inode(context.volume, ino) {
@@ -372,7 +372,7 @@ impl Groups {
             }
             let state = held.of(ino.group());
             state.known.released(session, ino);
-            state.keep_result(context.session, context.request, Outcome::Done, context.done);
+            state.keep_in_memory(context, Outcome::Done);
             return Ok(done);
         }
     }

@@ -355,10 +355,15 @@ impl Groups {
         }
     }
 
-    /// Forgets what is known here of all sessions: none is served now.
+    /// Forgets what is known here of all sessions: none is served now. The results of what was in memory go along: a client tells what it
+    /// was answered, and delivers the rest again, which is to take effect then.
     pub(crate) fn forget_sessions_here(&self) {
         *self.sessions.lock() = Sessions::default();
-        self.states().iter().for_each(|group| group.state.lock().known.end_all());
+        for group in self.states() {
+            let mut state = group.state.lock();
+            state.known.end_all();
+            state.sessions.values_mut().for_each(|session| session.forget_memory());
+        }
         self.forgotten.lock().clear();
         self.forget_locks();
     }
