@@ -31,7 +31,7 @@ enum State<'a> {
     Runs(Process<'a>),
     /// Stopped by SIGSTOP until then.
     Stopped(Process<'a>, Instant),
-    /// On its way down since then; the process of `sinter down`.
+    /// Taken down since then; with the process of `sinter down`.
     Ending(Process<'a>, Child, Instant),
     /// Started again then.
     Away(Instant),

@@ -49,7 +49,7 @@ fn shown(stall: Duration) -> String {
 /// The stalls of some faults.
 struct Row {
     name: &'static str,
-    /// In order of length.
+    /// Sorted by length.
     stalls: Vec<Duration>,
     goal: Option<Goal>,
 }
