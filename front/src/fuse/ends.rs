@@ -25,7 +25,7 @@ const DIRECTORIES: usize = 256;
 /// parallel.
 pub struct Ends {
     cores: Box<[Mutex<Slots>]>,
-    /// For the directories of each slot, the handle that fills the kernel's cache, or `ENDLESS` for none.
+    /// The handle that fills the kernel's cache of the directories of each slot, or `ENDLESS` for none.
     caching: Box<[AtomicU32; DIRECTORIES]>,
 }
 
