@@ -96,22 +96,16 @@ impl State {
         if !self.servers.contains_key(&brick) && self.servers.len() >= SERVERS_MAX {
             return Err(Error::new(Kind::NoSpace, "64 servers have joined: a cluster has no more"));
         }
-        let fresh = || Server {
-            name: name.clone(),
-            clients: clients.clone(),
-            peers: peers.clone(),
-            joined_s: now_s,
-            certificates: Vec::new(),
-        };
-        let server = self.servers.entry(brick).or_insert_with(fresh);
-        if asks_again {
-            *server =
-                Server { joined_s: server.joined_s, certificates: std::mem::take(&mut server.certificates), ..fresh() };
-            let issued = newest(&server.certificates, &key).expect("the caller has found it");
-            return Ok(issued.certificate.clone());
+        let before = self.servers.remove(&brick);
+        let joined_s = before.as_ref().filter(|_| asks_again).map_or(now_s, |server| server.joined_s);
+        let certificates = before.map_or(Vec::new(), |server| server.certificates);
+        // Who asks again gets the answer that it had, also if that could be renewed by now.
+        let had = newest(&certificates, &key).filter(|_| asks_again).map(|issued| issued.certificate.clone());
+        self.servers.insert(brick, Server { name, clients, peers, joined_s, certificates });
+        match had {
+            Some(certificate) => Ok(certificate),
+            None => self.certificate_for(&Bearer::Brick(brick), public, now_s),
         }
-        *server = Server { certificates: std::mem::take(&mut server.certificates), ..fresh() };
-        self.certificate_for(&Bearer::Brick(brick), public, now_s)
     }
     /// Refuses a brick that has another key, or a key that has another brick.
     fn check_brick(&self, brick: Uuid, key: &Hash) -> Result<()> {
