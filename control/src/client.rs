@@ -1,4 +1,4 @@
-//! The client's side: `NAME.toml` says where a cluster is, which CA is its own, and has the client's certificate; `NAME.key`
+//! The side of who joins, a client or a server: `NAME.toml` says where a cluster is, which CA is its own, and has the client's certificate; `NAME.key`
 //! has its key. Promises that a crash leaves the old or the new of each; that a key, once made, stays, so that who asks
 //! again after a lost answer is the same; that nothing is written which the token does not vouch for.
 
@@ -6,7 +6,7 @@ use crate::certificates::{self, Certificate, Identity, Key};
 use crate::directory::Chain;
 use crate::files::{Files, read_secret, replace};
 use crate::identity::{Bearer, ClientName, Uuid};
-use crate::tokens::{ADDRESSES_MAX, Address, Token};
+use crate::tokens::{ADDRESSES_MAX, Address, Role, Token};
 use base::{Error, Kind, Result};
 use serde::Deserialize;
 use std::fmt::Write;
@@ -90,7 +90,7 @@ impl Joining<'_> {
         &self.token
     }
     /// Checks the server's answer and writes the file. Errors: `Permission` if the CA is not the token's, or the certificate
-    /// not this key's; those of writing.
+    /// not this key's or for another part than the token's; those of writing.
     pub fn finish(self, answer: Chain) -> Result<Membership> {
         let refused = |what| Err(Error::new(Kind::Permission, what));
         let Chain { certificate, ca } = answer;
@@ -99,9 +99,12 @@ impl Joining<'_> {
                 "the server is not the one that made the token: somebody may stand between; nothing was written",
             );
         }
-        let Token { cluster, addresses, .. } = self.token;
+        let Token { cluster, addresses, role, .. } = self.token;
         let membership = Membership { name: self.name, cluster, addresses, ca, certificate, key: self.key };
         membership.check()?;
+        if membership.brick()?.is_some() != (role == Role::Server) {
+            return refused("the certificate is for another part than the token: nothing was written");
+        }
         membership.write(self.files)?;
         Ok(membership)
     }
@@ -128,11 +131,14 @@ impl Membership {
         };
         Membership::of_fields(name, fields, key).map_err(of_file)
     }
-    /// Takes a renewed certificate, and writes the file. Errors: `Permission` if it is not of this key and cluster; those of
-    /// writing.
+    /// Takes a renewed certificate, and writes the file. Errors: `Permission` if it is not of this key, cluster and bearer;
+    /// those of writing.
     pub fn renew(&mut self, files: &dyn Files, answer: Chain) -> Result<()> {
         let next = Membership { certificate: answer.certificate, ..self.clone() };
         next.check()?;
+        if next.identity()?.subject != self.identity()?.subject {
+            return Err(Error::new(Kind::Permission, "the answer is for somebody else: nothing was written"));
+        }
         if answer.ca != self.ca {
             return Err(Error::new(Kind::Permission, "the answer is of another CA: nothing was written"));
         }
@@ -143,6 +149,13 @@ impl Membership {
     /// The statement of this machine's certificate: its name at the server, and when it is to be renewed.
     pub fn identity(&self) -> Result<Identity> {
         self.certificate.identity()
+    }
+    /// The brick as whose server this machine has joined; None if it is a client.
+    pub fn brick(&self) -> Result<Option<Uuid>> {
+        match self.identity()?.subject.bearer {
+            Bearer::Brick(brick) => Ok(Some(brick)),
+            Bearer::Client(_) => Ok(None),
+        }
     }
     fn of_fields(name: &ClientName, fields: Fields, key: Key) -> Result<Membership> {
         let addresses: Vec<Address> = fields.addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
@@ -157,9 +170,7 @@ impl Membership {
     /// Refuses parts that don't belong together.
     fn check(&self) -> Result<()> {
         self.certificate.check_signed_by(&self.ca)?;
-        let subject = self.certificate.identity()?.subject;
-        let fits = subject.cluster == self.cluster && matches!(subject.bearer, Bearer::Client(_));
-        if !fits || self.certificate.public_key()? != self.key.public()? {
+        if self.identity()?.subject.cluster != self.cluster || self.certificate.public_key()? != self.key.public()? {
             let what = "the certificate is not one of this key for this cluster: join again, with a new token";
             return Err(Error::new(Kind::Permission, what));
         }
@@ -167,9 +178,9 @@ impl Membership {
     }
     fn write(&self, files: &dyn Files) -> Result<()> {
         let quoted: Vec<String> = self.addresses.iter().map(|address| format!("\"{address}\"")).collect();
+        let command = if self.brick()?.is_some() { "sinter cluster join" } else { "sinter client join" };
         let mut text =
-            "# A cluster that this machine has joined; `sinter client join` wrote it. The addresses may be changed.\n"
-                .to_string();
+            format!("# A cluster that this machine has joined; `{command}` wrote it. The addresses may be changed.\n");
         let fields = [
             ("cluster", self.cluster.to_string()),
             ("ca", self.ca.to_pem()),

@@ -20,7 +20,7 @@ pub const TOKEN_LIFE_S: u64 = 24 * 60 * 60;
 pub const TOKEN_LIFE_S_MAX: u64 = 30 * 24 * 60 * 60;
 /// Time for which a token that has expired is still listed.
 const LISTED_S: u64 = 7 * 24 * 60 * 60;
-/// Most certificates of a client that are kept. More than two take revocations; one that is forgotten is refused.
+/// Most certificates of a client or server that are kept. More than two take revocations; one that is forgotten is refused.
 const CERTIFICATES_MAX: usize = 16;
 
 /// The answer to who joins or renews: its certificate, and the CA that signed it.
@@ -48,8 +48,8 @@ pub struct Wish {
 /// The network side of a brick, open. Changes write the file before they return; one that fails has changed nothing that
 /// was answered, and may be tried again.
 pub struct Network<F> {
-    files: F,
-    state: State,
+    pub(crate) files: F,
+    pub(crate) state: State,
 }
 
 impl<F: Files> Network<F> {
@@ -65,31 +65,55 @@ impl<F: Files> Network<F> {
         let (public, subject) = (key.public()?, Subject { cluster, bearer: Bearer::Brick(brick) });
         let certificate = certificates::sign(&ca, &Serial::new(1, &public), &subject, &public, now_s)?;
         let server = Pair { certificate, key };
-        let state =
-            State { cluster, brick, epoch: 1, made: 1, ca, server, tokens: Vec::new(), clients: BTreeMap::new() };
+        let state = State {
+            cluster,
+            brick,
+            epoch: 1,
+            made: 1,
+            ca,
+            server,
+            tokens: Vec::new(),
+            clients: BTreeMap::new(),
+            servers: BTreeMap::new(),
+        };
         replace(&files, FILE, &state.encode())?;
         Ok(Network { files, state })
     }
     /// Opens the network side that `create` made for this brick. Errors: `NotFound`; `Permission` if others may read it;
     /// `Corrupt`, also for the file of another brick, and `Newer`, with the file's name and the next step.
     pub fn open(files: F, brick: Uuid) -> Result<Network<F>> {
-        let Some(bytes) = read_secret(&files, FILE, FILE_BYTES_MAX)? else {
+        let foreign = |state: &State| {
+            let what = "the file is of another brick";
+            (state.brick != brick).then(|| Error::new(Kind::Corrupt, what).with(state.brick))
+        };
+        let Some(state) = read_state(&files, foreign)? else {
             let what = "the brick's identity for the network is missing: restore the file from a backup, or remove its \
                         directory to make a new one, which clients have to join again";
             return Err(Error::new(Kind::NotFound, what).with(files.shown(FILE)));
         };
-        let decoded = State::decode(&bytes).and_then(|state| {
-            let foreign = || Error::new(Kind::Corrupt, "the file is of another brick").with(state.brick);
-            if state.brick == brick { Ok(state) } else { Err(foreign()) }
-        });
-        let state = decoded.map_err(|error| match error.kind {
-            Kind::Newer => error.with(files.shown(FILE)),
-            _ => {
-                let next = "restore it from a backup, or remove its directory to make a new one, which clients have to join again";
-                error.with(files.shown(FILE)).with(next)
-            }
-        })?;
         Ok(Network { files, state })
+    }
+    /// Opens the network side of a cluster, which another of its bricks may have made; None if there is no file. Errors: as
+    /// `open`, and `Corrupt` for the file of another cluster.
+    pub fn open_of_cluster(files: F, cluster: Uuid) -> Result<Option<Network<F>>> {
+        let state = read_state(&files, |state| of_another(state, cluster))?;
+        Ok(state.map(|state| Network { files, state }))
+    }
+    /// Takes what `encoded` gave on another server of this cluster: checks it, makes it the file, durably and over one that
+    /// there is, and opens it. Errors: `Corrupt`, also for another cluster's; `Newer`; `Permission` for certificates that
+    /// the CA in it did not sign; those of writing. After those of checking nothing was written.
+    pub fn install(files: F, bytes: &[u8], cluster: Uuid) -> Result<Network<F>> {
+        if bytes.len() > FILE_BYTES_MAX {
+            return Err(Error::new(Kind::Corrupt, "the cluster's keys and clients are more than a file may hold"));
+        }
+        let state = checked(bytes, |state| of_another(state, cluster))
+            .map_err(|error| error.with("keys and clients of the cluster, from another of its servers"))?;
+        replace(&files, FILE, bytes)?;
+        Ok(Network { files, state })
+    }
+    /// The bytes of the file, for `install` on another server of the cluster. They hold the CA's key.
+    pub fn encoded(&self) -> Vec<u8> {
+        self.state.encode()
     }
     /// The cluster's uuid.
     pub fn cluster(&self) -> Uuid {
@@ -131,8 +155,9 @@ impl<F: Files> Network<F> {
         (_, next.server.certificate) = next.sign(&subject, &public, now_s)?;
         self.change(next).map(|()| true)
     }
-    /// Makes a token of a server of this name and these addresses. `secret` is 128 bits of the kernel's random numbers. Errors: `Invalid` for a wish out of bounds;
-    /// `NoSpace` if there are 1,024 already; those of writing.
+    /// Makes a token of a server of this name and these addresses. `secret` is 128 bits of the kernel's random numbers. Errors:
+    /// `Invalid` for a wish out of bounds, with rights for a server or without for a client; `NoSpace` if there are 1,024
+    /// already; those of writing.
     pub fn create_token(
         &mut self,
         wish: Wish,
@@ -149,6 +174,11 @@ impl<F: Files> Network<F> {
         }
         if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
             return refused("a token names 1 to 8 addresses of servers");
+        }
+        match (wish.role, wish.rights == Rights::none()) {
+            (Role::Client, true) => return refused("a client's token names the volumes that it may mount: name them"),
+            (Role::Server, false) => return refused("a server's token gives no right to a volume: leave volumes out"),
+            (Role::Client, false) | (Role::Server, true) => {}
         }
         let mut next = self.state.clone();
         next.tokens.retain(|token| now_s < token.expires_s.saturating_add(LISTED_S));
@@ -184,18 +214,14 @@ impl<F: Files> Network<F> {
     /// Answers who joins. The token is used up durably before this returns; the same token, key and name get the same
     /// answer as long as the token lives. Who has joined already and comes with another token keeps certificate and
     /// name, and gets that token's rights too. Errors: `NotFound`, `Permission` for a token that is unknown, revoked,
-    /// expired or used; `Invalid` for a request or name that is wrong; `Exists` for a name of another machine;
+    /// expired, used or a server's; `Invalid` for a request or name that is wrong; `Exists` for a name of another machine;
     /// `NoSpace` for too many clients; those of writing.
     pub fn admit(&mut self, secret: &Secret, request: &[u8], name: &str, now_s: u64) -> Result<Chain> {
         // The secret first: strangers cost nothing but its hash.
-        let at = self.state.find_token(secret, now_s)?;
+        let at = self.state.find_token(secret, Role::Client, now_s)?;
         let public = certificates::read_request(request)?;
         let (name, key): (ClientName, Hash) = (name.parse()?, public.hash());
-        let mut issued = self.state.clients.values().flat_map(|client| &client.certificates);
-        if issued.any(|it| it.key == key && it.revoked_s.is_some()) {
-            let what = "this key was revoked: remove the key's file on the client, and join again with a new token";
-            return Err(Error::new(Kind::Permission, what).with(name));
-        }
+        self.state.refuse_revoked(&key, &name)?;
         if self.state.tokens[at].used.iter().any(|it| it.key == key)
             && let Some(issued) = self.state.clients.get(&name).and_then(|client| client.newest(&key))
         {
@@ -208,19 +234,26 @@ impl<F: Files> Network<F> {
         self.change(next)?;
         Ok(self.chain(certificate))
     }
-    /// Renews a client's certificate, for who showed this identity in TLS. Before the present one is 60 days old, it is
-    /// the answer. Errors: as `rights_of`; `Permission` for another key; those of writing.
+    /// Renews the certificate of a client or of a server that joined, for who showed this identity in TLS. Before the present
+    /// one is 60 days old, it is the answer. Errors: as `rights_of` and `check_server`; `Permission` for another key; those
+    /// of writing.
     pub fn renew(&mut self, identity: &Identity, request: &[u8], now_s: u64) -> Result<Chain> {
         let public = certificates::read_request(request)?;
-        self.rights_of(identity, now_s)?;
-        let mut next = self.state.clone();
-        let (name, client) = next.client_of(identity)?;
-        if !client.certificates.iter().any(|it| it.serial == identity.serial && it.key == public.hash()) {
-            let what = "a certificate is renewed with the key that it has: for another key, join with a new token";
-            return Err(Error::new(Kind::Permission, what).with(name));
+        let bearer = &identity.subject.bearer;
+        match bearer {
+            Bearer::Client(_) => self.rights_of(identity, now_s).map(drop)?,
+            Bearer::Brick(_) => self.check_server(identity, now_s).map(drop)?,
         }
-        let name = name.clone();
-        let certificate = next.certificate_for(&name, &public, now_s)?;
+        let Some(issued) = self.state.certificates_of(bearer) else {
+            let what = "the server that made the cluster renews its certificate by itself";
+            return Err(Error::new(Kind::Permission, what).with(&identity.subject));
+        };
+        if !issued.iter().any(|it| it.serial == identity.serial && it.key == public.hash()) {
+            let what = "a certificate is renewed with the key that it has: for another key, join with a new token";
+            return Err(Error::new(Kind::Permission, what).with(&identity.subject));
+        }
+        let mut next = self.state.clone();
+        let certificate = next.certificate_for(bearer, &public, now_s)?;
         if next != self.state {
             self.change(next)?;
         }
@@ -246,9 +279,7 @@ impl<F: Files> Network<F> {
     /// server knows count: one that its file has forgotten is refused like a revoked one. Errors: `Permission`.
     pub fn rights_of(&self, identity: &Identity, now_s: u64) -> Result<&Rights> {
         let refused = |what| Err(Error::new(Kind::Permission, what).with(&identity.subject));
-        if identity.subject.cluster != self.state.cluster {
-            return refused("this certificate is of another cluster: join this one, with a token of its own");
-        }
+        self.check_cluster(identity)?;
         identity.check_time(now_s)?;
         let (_, client) = self.state.client_of(identity)?;
         match client.certificates.iter().find(|it| it.serial == identity.serial) {
@@ -259,10 +290,18 @@ impl<F: Files> Network<F> {
             None => refused("the server does not know this certificate: join again, with a new token"),
         }
     }
-    fn chain(&self, certificate: Certificate) -> Chain {
+    /// Refuses a certificate of another cluster.
+    pub(crate) fn check_cluster(&self, identity: &Identity) -> Result<()> {
+        if identity.subject.cluster != self.state.cluster {
+            let what = "this certificate is of another cluster: join this one, with a token of its own";
+            return Err(Error::new(Kind::Permission, what).with(&identity.subject));
+        }
+        Ok(())
+    }
+    pub(crate) fn chain(&self, certificate: Certificate) -> Chain {
         Chain { certificate, ca: self.ca().clone() }
     }
-    fn change(&mut self, next: State) -> Result<()> {
+    pub(crate) fn change(&mut self, next: State) -> Result<()> {
         assert!(next.epoch >= self.state.epoch && next.made >= self.state.made, "numbers rise");
         let bytes = next.encode();
         if bytes.len() > FILE_BYTES_MAX {
@@ -279,14 +318,44 @@ impl<F: Files> Network<F> {
 impl Client {
     /// The last certificate of a key, unless it was revoked.
     fn newest(&self, key: &Hash) -> Option<&Issued> {
-        self.certificates.iter().rev().find(|it| it.key == *key && it.revoked_s.is_none())
+        newest(&self.certificates, key)
     }
+}
+
+/// The last certificate of a key, unless it was revoked.
+pub(crate) fn newest<'a>(issued: &'a [Issued], key: &Hash) -> Option<&'a Issued> {
+    issued.iter().rev().find(|it| it.key == *key && it.revoked_s.is_none())
+}
+
+/// The values of the file, which `foreign` finds nothing wrong with; None if there is none. Errors with the file's name and
+/// the next step.
+fn read_state(files: &dyn Files, foreign: impl Fn(&State) -> Option<Error>) -> Result<Option<State>> {
+    let Some(bytes) = read_secret(files, FILE, FILE_BYTES_MAX)? else { return Ok(None) };
+    let state = checked(&bytes, foreign).map_err(|error| match error.kind {
+        Kind::Newer => error.with(files.shown(FILE)),
+        _ => {
+            let next =
+                "restore it from a backup, or remove its directory to make a new one, which clients have to join again";
+            error.with(files.shown(FILE)).with(next)
+        }
+    })?;
+    Ok(Some(state))
+}
+
+fn checked(bytes: &[u8], foreign: impl Fn(&State) -> Option<Error>) -> Result<State> {
+    let state = State::decode(bytes)?;
+    foreign(&state).map_or(Ok(state), Err)
+}
+
+fn of_another(state: &State, cluster: Uuid) -> Option<Error> {
+    let what = "the keys and clients are of another cluster";
+    (state.cluster != cluster).then(|| Error::new(Kind::Corrupt, what).with(state.cluster))
 }
 
 /// Changes of the values, which `Network` makes durable.
 impl State {
-    /// The place of a token that may be used, by its secret. Errors: as `Network::admit`.
-    fn find_token(&self, secret: &Secret, now_s: u64) -> Result<usize> {
+    /// The place of a token that may be used for this part, by its secret. Errors: as `Network::admit`.
+    pub(crate) fn find_token(&self, secret: &Secret, role: Role, now_s: u64) -> Result<usize> {
         let hash = secret.hash();
         let Some(at) = self.tokens.iter().position(|token| token.secret == hash) else {
             let what = "the server does not know this token: it is another server's, or expired long ago; make a new one with \
@@ -295,6 +364,12 @@ impl State {
         };
         let token = &self.tokens[at];
         let refused = |what| Err(Error::new(Kind::Permission, what).with(format_args!("token {}", token.id())));
+        if token.role != role {
+            return match token.role {
+                Role::Client => refused("this token is for a client: use it with `sinter client join`"),
+                Role::Server => refused("this token is for a server: use it with `sinter cluster join`"),
+            };
+        }
         if token.revoked_s.is_some() {
             return refused("this token was revoked: make a new one with `sinter token create` on the server");
         }
@@ -303,7 +378,18 @@ impl State {
         }
         Ok(at)
     }
-    fn use_token(&mut self, at: usize, name: &ClientName, key: Hash, now_s: u64) -> Result<()> {
+    /// Refuses a key of which a certificate was revoked: it never comes back, under no name.
+    pub(crate) fn refuse_revoked(&self, key: &Hash, name: &ClientName) -> Result<()> {
+        let of_clients = self.clients.values().flat_map(|client| &client.certificates);
+        let mut issued = of_clients.chain(self.servers.values().flat_map(|server| &server.certificates));
+        if issued.any(|it| it.key == *key && it.revoked_s.is_some()) {
+            let what =
+                "this key was revoked: remove its file on the machine that joins, and join again with a new token";
+            return Err(Error::new(Kind::Permission, what).with(name));
+        }
+        Ok(())
+    }
+    pub(crate) fn use_token(&mut self, at: usize, name: &ClientName, key: Hash, now_s: u64) -> Result<()> {
         let token = &mut self.tokens[at];
         if token.used.len() >= token.uses as usize {
             let what = "this token was used already: make a new one with `sinter token create` on the server; if you have not \
@@ -345,31 +431,38 @@ impl State {
             return Err(Error::new(Kind::Exists, what).with(name));
         }
         client.joined_s = now_s;
-        self.certificate_for(name, public, now_s)
+        self.certificate_for(&Bearer::Client(name.clone()), public, now_s)
     }
-    /// The present certificate of a client's key, or a new one if there is none or it is due for renewal.
-    fn certificate_for(&mut self, name: &ClientName, public: &PublicKey, now_s: u64) -> Result<Certificate> {
+    /// The certificates that were given to a client or to a server that joined; None if it is not known.
+    fn certificates_of(&self, bearer: &Bearer) -> Option<&Vec<Issued>> {
+        match bearer {
+            Bearer::Client(name) => self.clients.get(name).map(|client| &client.certificates),
+            Bearer::Brick(brick) => self.servers.get(brick).map(|server| &server.certificates),
+        }
+    }
+    fn certificates_of_mut(&mut self, bearer: &Bearer) -> Option<&mut Vec<Issued>> {
+        match bearer {
+            Bearer::Client(name) => self.clients.get_mut(name).map(|client| &mut client.certificates),
+            Bearer::Brick(brick) => self.servers.get_mut(brick).map(|server| &mut server.certificates),
+        }
+    }
+    /// The present certificate of a bearer's key, or a new one if there is none or it is due for renewal.
+    pub(crate) fn certificate_for(&mut self, bearer: &Bearer, public: &PublicKey, now_s: u64) -> Result<Certificate> {
         let key = public.hash();
-        if let Some(issued) = self.clients.get(name).and_then(|client| client.newest(&key))
+        if let Some(issued) = self.certificates_of(bearer).and_then(|issued| newest(issued, &key))
             && now_s < issued.certificate.identity()?.renewal_at_s()
         {
             return Ok(issued.certificate.clone());
         }
-        let subject = Subject { cluster: self.cluster, bearer: Bearer::Client(name.clone()) };
+        let subject = Subject { cluster: self.cluster, bearer: bearer.clone() };
         let (identity, certificate) = self.sign(&subject, public, now_s)?;
         let Identity { serial, not_after_s, .. } = identity;
-        let client = self.clients.get_mut(name).expect("the caller has put it there");
-        client.certificates.retain(|it| now_s <= it.not_after_s);
-        if client.certificates.len() >= CERTIFICATES_MAX {
-            client.certificates.remove(0);
+        let issued = self.certificates_of_mut(bearer).expect("the caller has put it there");
+        issued.retain(|it| now_s <= it.not_after_s);
+        if issued.len() >= CERTIFICATES_MAX {
+            issued.remove(0);
         }
-        client.certificates.push(Issued {
-            serial,
-            key,
-            not_after_s,
-            revoked_s: None,
-            certificate: certificate.clone(),
-        });
+        issued.push(Issued { serial, key, not_after_s, revoked_s: None, certificate: certificate.clone() });
         Ok(certificate)
     }
     fn sign(&mut self, subject: &Subject, public: &PublicKey, now_s: u64) -> Result<(Identity, Certificate)> {

@@ -25,6 +25,27 @@ pub trait Files {
     fn shown(&self, name: &str) -> String;
 }
 
+impl Files for Box<dyn Files + Send> {
+    fn read(&self, name: &str, bytes_max: usize) -> Result<Option<Found>> {
+        (**self).read(name, bytes_max)
+    }
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        (**self).write(name, bytes)
+    }
+    fn flush(&self, name: &str) -> Result<()> {
+        (**self).flush(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        (**self).rename(from, to)
+    }
+    fn sync_names(&self) -> Result<()> {
+        (**self).sync_names()
+    }
+    fn shown(&self, name: &str) -> String {
+        (**self).shown(name)
+    }
+}
+
 /// A file that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {

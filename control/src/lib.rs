@@ -1,5 +1,5 @@
-//! Floor 3: who may come over the network. The identity of a server that listens and of its clients: CA, certificates,
-//! tokens, rights, and the files that hold them on both sides.
+//! Floor 3: who may come over the network. The identity of a server that listens, of its clients and of the servers that
+//! join its cluster: CA, certificates, tokens, rights, and the files that hold them on both sides.
 //!
 //! Promises: what was answered is durable; no secret of a token is stored; rights follow the certificate and nothing that
 //! a client says. Absent by design: sockets, TLS, the clock, the command line, random numbers other than those of which
@@ -11,6 +11,7 @@ pub mod client;
 pub mod directory;
 pub mod files;
 pub mod identity;
+pub mod servers;
 pub mod state;
 pub mod tokens;
 
@@ -18,5 +19,6 @@ pub use certificates::{Certificate, Hash, Identity, Key, Pair, Serial, server_na
 pub use directory::{Chain, Network, TOKEN_LIFE_S, Wish};
 pub use files::{Files, Held};
 pub use identity::{Bearer, ClientName, Subject, Uuid};
-pub use state::{Client, Grant, Invitation, Issued, Rights, Use};
+pub use servers::ServerWish;
+pub use state::{Client, Grant, Invitation, Issued, Rights, Server, Use};
 pub use tokens::{Address, Role, Secret, Token};

@@ -3,7 +3,7 @@
 
 use crate::certificates::{Certificate, Hash, Pair, Serial};
 use crate::identity::{Bearer, ClientName, Subject, Uuid};
-use crate::tokens::Role;
+use crate::tokens::{Address, Role};
 use base::checksum::crc32c;
 use base::ids::VolumeId;
 use base::{Error, Kind, Result};
@@ -12,12 +12,17 @@ use std::collections::BTreeMap;
 
 /// The first word of the file.
 const MAGIC: &str = "sinter-network ";
-/// The version of its format.
-const FORMAT: u32 = 1;
+/// The version of its format if other servers are in it, or invited. Without them it is `FORMAT_ALONE`, so that who goes back to an
+/// older Sinter before a second server came can read it.
+const FORMAT: u32 = 2;
+/// The version of the format of a server that is alone.
+const FORMAT_ALONE: u32 = 1;
 /// Largest file: 4,096 clients take a fifth. No larger one is written.
 pub const FILE_BYTES_MAX: usize = 32 << 20;
 /// Most clients; each has a certificate in a file that is written whole at each change.
 pub const CLIENTS_MAX: usize = 4096;
+/// Most servers that joined: each talks with each other one, and a group has three of them. More have not been tried.
+pub const SERVERS_MAX: usize = 64;
 /// Most tokens that are not forgotten yet.
 pub const TOKENS_MAX: usize = 1024;
 /// Most uses of a token: more machines than that are set up in several steps.
@@ -63,6 +68,10 @@ impl Rights {
             return Err(Error::new(Kind::Invalid, what).with(by_volume.len()));
         }
         Ok(Rights(by_volume.into_values().collect()))
+    }
+    /// No rights: those that a server's token gives.
+    pub fn none() -> Rights {
+        Rights::default()
     }
     /// The grant for a volume. Errors: `Permission` if there is none.
     pub fn of(&self, volume: VolumeId) -> Result<Grant> {
@@ -137,6 +146,22 @@ pub struct Client {
     pub certificates: Vec<Issued>,
 }
 
+/// A server that joined, with its brick. All times are in seconds since 1970.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Its name, which no other server that joined has.
+    pub name: ClientName,
+    /// The address where it serves clients.
+    pub clients: Address,
+    /// The address where it listens for other bricks.
+    pub peers: Address,
+    /// The time when it joined, last if more than once.
+    pub joined_s: u64,
+    /// Its certificates that have not expired, and the last one, in the order in which they were made.
+    pub certificates: Vec<Issued>,
+}
+
 /// A certificate that was given out.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -169,13 +194,21 @@ pub(crate) struct State {
     pub tokens: Vec<Invitation>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub clients: BTreeMap<ClientName, Client>,
+    /// The servers that joined, by their bricks: all but the one that made the cluster, which is `brick`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub servers: BTreeMap<Uuid, Server>,
 }
 
 impl State {
     /// The file's bytes: a line with magic, format and checksum, then TOML.
     pub fn encode(&self) -> Vec<u8> {
         let body = toml::to_string(self).expect("only values that TOML has");
-        format!("{MAGIC}{FORMAT} {:08x}\n{body}", crc32c(body.as_bytes())).into_bytes()
+        format!("{MAGIC}{} {:08x}\n{body}", self.format(), crc32c(body.as_bytes())).into_bytes()
+    }
+    /// The lowest version of the format that has all this.
+    fn format(&self) -> u32 {
+        let is_alone = self.servers.is_empty() && self.tokens.iter().all(|token| token.role == Role::Client);
+        if is_alone { FORMAT_ALONE } else { FORMAT }
     }
     /// The values of a file. Errors: `Corrupt`, also for a file of something else; `Newer`.
     pub fn decode(bytes: &[u8]) -> Result<State> {
@@ -184,18 +217,21 @@ impl State {
             return Err(Error::new(Kind::Corrupt, "the file is not one that Sinter wrote here"));
         };
         let (format, crc) = head.split_once(' ').unwrap_or((head, ""));
-        match format.parse::<u32>() {
-            Ok(FORMAT) if format == FORMAT.to_string() => {}
+        let version = match format.parse::<u32>() {
+            Ok(known @ FORMAT_ALONE..=FORMAT) if format == known.to_string() => known,
             Ok(newer) if newer > FORMAT => {
                 let what = "a newer Sinter wrote the file: install that version again";
                 return Err(Error::new(Kind::Newer, what).with(format_args!("format {newer}")));
             }
             _ => return Err(damaged()),
-        }
+        };
         if crc != format!("{:08x}", crc32c(body.as_bytes())) {
             return Err(damaged());
         }
         let state: State = toml::from_str(body).map_err(|error| damaged().with(error.message()))?;
+        if state.format() != version {
+            return Err(damaged().with(format_args!("it is not of format {version}")));
+        }
         state.check().map(|()| state)
     }
     /// Refuses keys and certificates that don't belong together: a file put together by hand.

@@ -41,17 +41,21 @@ impl fmt::Debug for Secret {
 pub enum Role {
     /// A client that mounts volumes.
     Client,
+    /// A server, with a brick of its own.
+    Server,
 }
 
 impl Role {
     fn byte(self) -> u8 {
         match self {
             Role::Client => 1,
+            Role::Server => 2,
         }
     }
     fn of_byte(byte: u8) -> Result<Role> {
         match byte {
             1 => Ok(Role::Client),
+            2 => Ok(Role::Server),
             _ => Err(newer()),
         }
     }

@@ -41,7 +41,12 @@ fn ask(token: &Token, client: &ClientName, request: &[u8]) -> Result<Chain> {
     let authority = Authority::Pinned(Pin(token.ca.0));
     let credentials = Credentials::of_client(None, authority, world.runtime.clock.clone())?;
     let credentials = (credentials, Box::<str>::from(server_name(token.cluster)));
-    let join = hello::Join { secret: token.secret.0.into(), name: client.as_str().into(), request: request.into() };
+    let join = hello::Join {
+        secret: token.secret.0.into(),
+        name: client.as_str().into(),
+        request: request.into(),
+        server: [].into(),
+    };
     let mut last = Error::new(Kind::Host, "the token names no server that is known");
     for place in &token.addresses {
         let found = match world.runtime.net.resolve(&place.to_string()) {

@@ -495,7 +495,12 @@ impl Remote {
     }
     fn renewed(&self, joined: &Joined, membership: &mut Membership) -> Result<()> {
         let present = credentials(membership, &self.runtime, Encryption::On)?;
-        let join = Join { secret: [].into(), name: "".into(), request: make_request(&membership.key)?.into() };
+        let join = Join {
+            secret: [].into(),
+            name: "".into(),
+            request: make_request(&membership.key)?.into(),
+            server: [].into(),
+        };
         let mut last = Error::new(Kind::Host, "no server is known");
         let addresses = joined.addresses.lock().expect("no panic while held").clone();
         for address in addresses {

@@ -5,9 +5,9 @@ mod samples;
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{At, Error, Ino, Kind, Op, Reply, Result, Sync};
 use runtime::{Need, Slabs, Span, Stamp};
-use wire::codec::hello::{Join, VERSIONS, Versions};
+use wire::codec::hello::{ABOUT_BYTES_MAX, Join, Joined, SERVER_BYTES_MAX, VERSIONS, Versions};
 use wire::codec::reply::{Failure, Stages, Told};
-use wire::codec::{Sums, op, reply};
+use wire::codec::{Body, Sums, op, reply};
 use wire::{Answer, Context, FrameKind, Header, frame};
 
 fn payload(length: usize) -> Vec<u8> {
@@ -206,7 +206,12 @@ fn every_body_reads_back_and_none_may_be_cut_or_go_on() {
         assert!(of_kind.peek().is_some(), "{kind:?} has no sample");
         for body in of_kind {
             assert_eq!(again(body).as_ref(), Ok(body), "{kind:?}");
-            assert!((0..body.len()).all(|cut| again(&body[..cut]).is_err()), "{kind:?} cut");
+            // Without its last field a body may be a whole one, but never another one.
+            let is_whole = |cut: &usize| again(&body[..*cut]).is_ok();
+            let whole: Vec<&[u8]> = (0..body.len()).filter(is_whole).map(|cut| &body[..cut]).collect();
+            let has_last = matches!(kind, FrameKind::Join | FrameKind::Joined);
+            assert!(whole.is_empty() || has_last && whole.len() == 1, "{kind:?} cut");
+            assert!(whole.iter().all(|shorter| bodies.iter().any(|(of, body)| *of == kind && body == shorter)));
             assert!(again(&[&body[..], &[0]].concat()).is_err(), "{kind:?} goes on");
         }
     }
@@ -227,8 +232,44 @@ fn the_highest_common_version_is_spoken_or_both_ranges_are_told() {
 
 #[test]
 fn a_secret_is_not_in_a_debug_line() {
-    let join = Join { secret: [199; 32].into(), name: "c1".into(), request: [1].into() };
-    assert!(!format!("{join:?}").contains("199"));
+    let join = Join { secret: [199; 32].into(), name: "c1".into(), request: [1].into(), server: [199; 9].into() };
+    let joined = Joined { chain: vec![[1].into()], about: [199; 9].into() };
+    assert!(!format!("{join:?}{joined:?}").contains("199"));
+}
+
+#[test]
+fn the_last_field_of_a_join_is_left_out_for_clients_and_keeps_to_its_bound() {
+    let join =
+        |server: &[u8]| Join { secret: [3; 2].into(), name: "c1".into(), request: [1].into(), server: server.into() };
+    let joined = |about: &[u8]| Joined { chain: vec![[7].into()], about: about.into() };
+    fn encoded<B: Body>(body: &B) -> Vec<u8> {
+        let mut out = Vec::new();
+        body.encode(&mut out);
+        out
+    }
+    // The bytes of before there were servers that join.
+    let (client, chain) = (b"\x02\0\0\0\x03\x03\x02\0\0\0c1\x01\0\0\0\x01", b"\x01\0\0\0\x01\0\0\0\x07");
+    assert_eq!((&encoded(&join(&[]))[..], &encoded(&joined(&[]))[..]), (&client[..], &chain[..]));
+    assert_eq!((Join::decode(client), Joined::decode(chain)), (Ok(join(&[])), Ok(joined(&[]))));
+    let with = |bytes: &[u8], length: usize| [bytes, &(length as u32).to_le_bytes(), &vec![9; length]].concat();
+    for (length, fits_join, fits_joined) in [
+        (0, false, false),
+        (1, true, true),
+        (SERVER_BYTES_MAX, true, true),
+        (SERVER_BYTES_MAX + 1, false, true),
+        (ABOUT_BYTES_MAX, false, true),
+        (ABOUT_BYTES_MAX + 1, false, false),
+    ] {
+        let (of_server, state) = (with(client, length), with(chain, length));
+        let (read, told) = (Join::decode(&of_server), Joined::decode(&state));
+        assert_eq!((read.is_ok(), told.is_ok()), (fits_join, fits_joined), "{length} bytes");
+        assert!(read.is_ok_and(|join| encoded(&join) == of_server) == fits_join, "{length} bytes");
+        assert!(told.is_ok_and(|joined| encoded(&joined) == state) == fits_joined, "{length} bytes");
+    }
+    let longest = joined(&[9; ABOUT_BYTES_MAX]);
+    let mut frame = Vec::new();
+    longest.frame(&mut frame, Header::new(FrameKind::Joined));
+    assert!(frame::check(&frame).is_ok(), "the longest one fits into a frame");
 }
 
 fn sealed(header: Header, body: &[u8], payload: usize) -> Vec<u8> {

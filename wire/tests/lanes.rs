@@ -178,7 +178,7 @@ impl Service for Joins {
         unreachable!("nobody says hello here")
     }
     async fn join(&self, _: &Join, _: Option<&[u8]>) -> Result<Joined, Refused> {
-        Ok(Joined { chain: vec![[7; 30].into()] })
+        Ok(Joined { chain: vec![[7; 30].into()], about: [].into() })
     }
     async fn admit(&self, _: SessionId, _: &Hello, (): ()) -> Result<Admission<()>, Refused> {
         unreachable!("nobody says hello here")
@@ -211,7 +211,7 @@ fn who_joins_is_encrypted_whatever_both_sides_were_told() {
     let listener = server.net.listen(&address).expect("nobody listens there");
     let started = Server::start(&server, listener, Some(of_server), Arc::new(Joins), &[]);
     fleet.block_on(async {
-        let join = Join { secret: [1; 16].into(), name: "c1".into(), request: [2; 30].into() };
+        let join = Join { secret: [1; 16].into(), name: "c1".into(), request: [2; 30].into(), server: [].into() };
         let joined = wire::client::join(&client, &address, &(of_client.clone(), NAME.into()), &join).await;
         assert_eq!(joined.map(|joined| joined.chain), Ok(vec![Box::from([7; 30])]));
         // A client that does not care.

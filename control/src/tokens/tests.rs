@@ -105,7 +105,7 @@ fn fields_that_this_version_does_not_know_are_a_newer_ones() {
     let longer = sealed(&[fields, &[0]].concat());
     let (port, name) = (fields.len() - 7, fields.len() - 6);
     let wrong =
-        [with(48, 2), with(65, 0), with(65, 9), with(port, b'x'), with(name, 0), with(name, 6), with(name + 1, b'/')];
+        [with(48, 3), with(65, 0), with(65, 9), with(port, b'x'), with(name, 0), with(name, 6), with(name + 1, b'/')];
     for text in wrong.into_iter().chain([longer, sealed(&[])]) {
         assert_eq!(refused(&text).kind, Kind::Newer);
     }

@@ -6,7 +6,7 @@ use base::{Error, Kind, Result};
 
 /// A refusal has this kind and says this.
 #[track_caller]
-fn refused<T: std::fmt::Debug>(result: Result<T>, kind: Kind, says: &str) -> Error {
+pub fn refused<T: std::fmt::Debug>(result: Result<T>, kind: Kind, says: &str) -> Error {
     let error = result.expect_err(says);
     assert!(error.kind == kind && error.to_string().contains(says), "{error:?}, wanted {kind:?}: {says}");
     error

@@ -3,15 +3,18 @@
 use super::world::World;
 use super::*;
 use base::Result;
+use std::collections::BTreeMap;
 
 /// All that can be seen of a network side but the epoch.
-fn seen(network: &Network<World>) -> (Vec<Invitation>, Vec<(ClientName, Client)>, Certificate) {
-    let clients = network.clients().iter().map(|(name, client)| (name.clone(), client.clone())).collect();
-    (network.tokens().to_vec(), clients, network.server().certificate.clone())
+fn seen(network: &Network<World>) -> Seen {
+    let (clients, servers) = (network.clients().clone(), network.servers().clone());
+    (network.tokens().to_vec(), clients, servers, network.server().certificate.clone())
 }
 
+type Seen = (Vec<Invitation>, BTreeMap<ClientName, Client>, BTreeMap<Uuid, Server>, Certificate);
+
 type Change = fn(&mut Network<World>, &Key) -> Result<()>;
-const CHANGES: [(&str, Change); 6] = [
+const CHANGES: [(&str, Change); 9] = [
     ("token", |network, _| network.create_token(wish(&[3]), Secret([8; 16]), place(), NOW_S).map(drop)),
     ("revoke token", |network, _| network.revoke_token(&network.tokens()[1].id(), NOW_S)),
     ("join", |network, key| network.admit(&Secret([2; 16]), &request(key), "c2", NOW_S).map(drop)),
@@ -22,20 +25,31 @@ const CHANGES: [(&str, Change); 6] = [
         network.renew(&who, &request(&first_key()), NOW_S + 61 * DAY_S).map(drop)
     }),
     ("revoke client", |network, _| network.revoke_client("c1", NOW_S)),
+    ("join server", |network, key| network.admit_server(&Secret([4; 16]), &request(key), &server(2), NOW_S).map(drop)),
+    ("move server", |network, _| {
+        let moved = ServerWish { clients: server(3).clients, ..server(1) };
+        network.admit_server(&Secret([3; 16]), &request(&first_key()), &moved, NOW_S).map(drop)
+    }),
+    ("renew server that joined", |network, _| {
+        let who = network.servers()[&server(1).brick].certificates[0].certificate.identity().expect("ours");
+        network.renew(&who, &request(&first_key()), NOW_S + 61 * DAY_S).map(drop)
+    }),
 ];
 
-/// The key of the client that has joined: always the same.
+/// The key of the client and the server that have joined: always the same.
 fn first_key() -> Key {
     static KEY: std::sync::OnceLock<Key> = std::sync::OnceLock::new();
     KEY.get_or_init(key).clone()
 }
 
-/// A network side with two tokens, of which one is used.
+/// A network side with two tokens for clients and two for servers, of which one each is used.
 fn begun() -> World {
     let world = World::default();
     let mut network = network(&world);
     let (used, _) = (token(&mut network, 1, &[1]), token(&mut network, 2, &[2]));
     network.admit(&used.secret, &request(&first_key()), "c1", NOW_S).expect("invited");
+    let (used, _) = (server_token(&mut network, 3), server_token(&mut network, 4));
+    network.admit_server(&used.secret, &request(&first_key()), &server(1), NOW_S).expect("invited");
     world
 }
 
@@ -60,6 +74,10 @@ fn an_end_at_any_step_leaves_the_old_or_the_new_and_what_was_answered() {
                 if name == "join" {
                     change(&mut found, &key).expect("the same token, key and name");
                     assert_eq!((found.clients().len(), found.tokens()[1].used.len()), (2, 1));
+                }
+                if name == "join server" {
+                    change(&mut found, &key).expect("the same token, key and brick");
+                    assert_eq!((found.servers().len(), found.tokens()[3].used.len()), (2, 1));
                 }
                 if is_old { olds += 1 } else { news += 1 }
             }
@@ -102,6 +120,27 @@ fn a_step_that_fails_changes_nothing_and_may_be_tried_again() {
             change(&mut network, &key).expect("there is room again");
             assert_ne!(seen(&network), old);
             assert_eq!(seen(&reopen(world.copy()).expect("whole")), seen(&network), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_end_while_a_state_is_installed_leaves_the_old_or_the_new() {
+    let old = begun();
+    let mut network = reopen(old.copy()).expect("whole");
+    network.admit_server(&Secret([4; 16]), &request(&key()), &server(2), NOW_S).expect("invited");
+    let new = network.encoded();
+    for start in [old, World::default()] {
+        for steps in 0..=4 {
+            let world = start.copy();
+            world.end_after(steps);
+            let installed = Network::install(world.clone(), &new, CLUSTER).map(drop);
+            assert_eq!(installed.is_ok(), steps == 4, "it takes four steps");
+            for image in world.images() {
+                let found = Network::open_of_cluster(image, CLUSTER).expect("whole or not there");
+                let bytes = found.map(|found| found.encoded());
+                assert!(bytes == Some(new.clone()) || installed.is_err() && bytes == start.bytes("state"), "{steps}");
+            }
         }
     }
 }

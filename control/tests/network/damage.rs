@@ -49,7 +49,8 @@ fn other_files_are_told_apart() {
     for (bytes, kind, says) in [
         (String::new(), Kind::Corrupt, "not one that Sinter wrote"),
         ("hello\n".repeat(100), Kind::Corrupt, "not one that Sinter wrote"),
-        (whole.replacen("sinter-network 1 ", "sinter-network 2 ", 1), Kind::Newer, "newer Sinter"),
+        (whole.replacen("sinter-network 1 ", "sinter-network 3 ", 1), Kind::Newer, "newer Sinter"),
+        (whole.replacen("sinter-network 1 ", "sinter-network 2 ", 1), Kind::Corrupt, "not of format 2"),
         (whole.replacen("sinter-network 1 ", "sinter-network 0 ", 1), Kind::Corrupt, "damaged"),
         (whole.replacen("sinter-network 1 ", "sinter-network 01 ", 1), Kind::Corrupt, "damaged"),
     ] {
@@ -62,7 +63,12 @@ fn other_files_are_told_apart() {
 
 /// A file with this text as its body and a checksum that is right.
 fn signed(body: &str) -> Vec<u8> {
-    format!("sinter-network 1 {:08x}\n{body}", base::checksum::crc32c(body.as_bytes())).into_bytes()
+    signed_as(1, body)
+}
+
+/// The same of this version of the format.
+pub fn signed_as(version: u32, body: &str) -> Vec<u8> {
+    format!("sinter-network {version} {:08x}\n{body}", base::checksum::crc32c(body.as_bytes())).into_bytes()
 }
 
 #[test]

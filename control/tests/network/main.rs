@@ -6,6 +6,7 @@ mod damage;
 mod kill;
 mod membership;
 mod scratch;
+mod servers;
 mod tls;
 mod world;
 
@@ -50,6 +51,23 @@ pub fn reopen<F: Files>(files: F) -> base::Result<Network<F>> {
 /// A token for a volume, whose secret is made of `seed`.
 pub fn token<F: Files>(network: &mut Network<F>, seed: u8, volumes: &[u32]) -> Token {
     network.create_token(wish(volumes), Secret([seed; 16]), place(), NOW_S).expect("within bounds")
+}
+
+/// A wish for a server's token of one use.
+pub fn server_wish() -> Wish {
+    Wish { role: Role::Server, rights: Rights::none(), ..wish(&[1]) }
+}
+
+/// A token for a server, whose secret is made of `seed`.
+pub fn server_token<F: Files>(network: &mut Network<F>, seed: u8) -> Token {
+    network.create_token(server_wish(), Secret([seed; 16]), place(), NOW_S).expect("within bounds")
+}
+
+/// The statement of the server of this number about itself.
+pub fn server(number: u8) -> ServerWish {
+    let address = |port: u16| format!("10.0.1.{number}:{port}").parse().expect("an address");
+    let name = format!("s{number}").parse().expect("a name");
+    ServerWish { brick: Uuid([number; 16]), name, clients: address(7400), peers: address(7401) }
 }
 
 pub fn request(key: &Key) -> Vec<u8> {

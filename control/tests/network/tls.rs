@@ -154,6 +154,20 @@ fn each_wrong_certificate_ends_the_handshake() {
 }
 
 #[test]
+fn a_server_that_joined_serves_clients_and_is_known_by_the_others() {
+    let mut both = both();
+    let (token, key) = (server_token(&mut both.network, 2), key());
+    let chain = both.network.admit_server(&token.secret, &request(&key), &super::server(1), NOW_S).expect("invited");
+    let joined = End { certificate: &chain.certificate, key: &key, ca: &chain.ca };
+    let name = server_name(CLUSTER);
+    shake(&joined, &both.client(), &name, NOW_S + 10).expect("clients ask any server for the cluster's name");
+    let seen = shake(&both.server(), &joined, &name, NOW_S + 10).expect("it connects to the first one");
+    assert_eq!(both.network.check_server(&seen, NOW_S + 10), Ok(super::server(1).brick));
+    let seen = shake(&joined, &both.server(), &name, NOW_S + 10).expect("and the first one to it");
+    assert_eq!(both.network.check_server(&seen, NOW_S + 10), Ok(BRICK));
+}
+
+#[test]
 fn a_client_that_outlives_the_servers_certificate_meets_the_next_one() {
     let mut both = both();
     let late = NOW_S + 80 * DAY_S;

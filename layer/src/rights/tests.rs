@@ -29,7 +29,7 @@ impl Gate for Known {
         }
     }
     fn join(&self, _: &Join, _: Option<&[u8]>) -> Result<Joined, Refused> {
-        Ok(Joined { chain: Vec::new() })
+        Ok(Joined { chain: Vec::new(), about: [].into() })
     }
 }
 

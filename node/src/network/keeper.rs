@@ -123,7 +123,7 @@ impl Gate for Keeper {
         if changed {
             self.hang_up(join.name.as_bytes());
         }
-        Ok(Joined { chain: vec![chain.certificate.0.into(), chain.ca.0.into()] })
+        Ok(Joined { chain: vec![chain.certificate.0.into(), chain.ca.0.into()], about: [].into() })
     }
 }
 

@@ -39,6 +39,12 @@ impl Put<'_> {
     pub fn long(&mut self, value: &[u8]) -> &mut Self {
         self.count(value.len()).bytes(value)
     }
+    /// A last field, which is left out if it is empty: whoever knows nothing of it reads and writes what was always there. Else a
+    /// 32-bit length, then the bytes.
+    pub fn last(&mut self, value: &[u8], bytes_max: usize) -> &mut Self {
+        assert!(value.len() <= bytes_max, "a last field keeps to its bound: {} bytes of {bytes_max}", value.len());
+        if value.is_empty() { self } else { self.long(value) }
+    }
     fn count(&mut self, count: usize) -> &mut Self {
         self.u32(u32::try_from(count).expect("a message has fewer items"))
     }
@@ -107,6 +113,15 @@ impl<'a> Take<'a> {
     pub fn long(&mut self) -> Result<&'a [u8]> {
         let count = self.u32()?;
         self.bytes(count as usize)
+    }
+    /// A last field, empty if there is none.
+    pub fn last(&mut self, bytes_max: usize) -> Result<&'a [u8]> {
+        if self.0.is_empty() {
+            return Ok(&[]);
+        }
+        let value = self.long()?;
+        let fits = (1..=bytes_max).contains(&value.len());
+        if fits { Ok(value) } else { Err(corrupt("a message has a last field that is empty or too long")) }
     }
     pub fn option<T>(&mut self, take: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         if self.bool()? { take(self).map(Some) } else { Ok(None) }

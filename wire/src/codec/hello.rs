@@ -3,10 +3,19 @@
 use super::bytes::{Put, Take, corrupt};
 use super::{Body, TEXT_BYTES_MAX};
 use crate::FrameKind;
+use crate::frame::BODY_BYTES_MAX;
 use base::{Error, Name, Result, Volume};
 
 /// The versions of the bodies that this build speaks.
 pub const VERSIONS: Versions = Versions { lowest: 1, highest: 1 };
+
+/// Longest statement of a server that joins about itself: a uuid, a name and two addresses, several times over.
+pub const SERVER_BYTES_MAX: usize = 4 << 10;
+/// Longest text that a server tells one that joins: it goes in a body, beside a chain of certificates.
+pub const ABOUT_BYTES_MAX: usize = 96 << 10;
+// Three certificates, each as long as any may be, leave room.
+const _: () = assert!(ABOUT_BYTES_MAX + (32 << 10) <= BODY_BYTES_MAX);
+const _: () = assert!(SERVER_BYTES_MAX + TEXT_BYTES_MAX + (32 << 10) <= BODY_BYTES_MAX);
 
 /// A range of versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -208,20 +217,32 @@ pub struct Join {
     pub name: Box<str>,
     /// The certificate request, in DER.
     pub request: Box<[u8]>,
+    /// The statement of a server about itself, of which the wire knows nothing, at most `SERVER_BYTES_MAX`; empty for clients.
+    pub server: Box<[u8]>,
 }
 
 impl std::fmt::Debug for Join {
-    /// All but the secret, which must not get into a log.
+    /// The name alone: the secret must not get into a log, and the rest is no text.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Join").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 /// The certificate.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Joined {
     /// The machine's certificate and those above it, in DER.
     pub chain: Vec<Box<[u8]>>,
+    /// The cluster's state for a server that joins, of which the wire knows nothing, at most `ABOUT_BYTES_MAX`; empty for
+    /// clients. It holds keys.
+    pub about: Box<[u8]>,
+}
+
+impl std::fmt::Debug for Joined {
+    /// The chain alone: the keys must not get into a log.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Joined").field("chain", &self.chain).finish_non_exhaustive()
+    }
 }
 
 impl Put<'_> {
@@ -344,11 +365,16 @@ impl Body for Join {
     const KIND: FrameKind = FrameKind::Join;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).long(&self.secret).text(&self.name).long(&self.request);
+        Put(out).long(&self.secret).text(&self.name).long(&self.request).last(&self.server, SERVER_BYTES_MAX);
     }
     fn decode(body: &[u8]) -> Result<Join> {
         Take::all(body, |take| {
-            Ok(Join { secret: take.long()?.into(), name: take.text()?, request: take.long()?.into() })
+            Ok(Join {
+                secret: take.long()?.into(),
+                name: take.text()?,
+                request: take.long()?.into(),
+                server: take.last(SERVER_BYTES_MAX)?.into(),
+            })
         })
     }
 }
@@ -357,9 +383,13 @@ impl Body for Joined {
     const KIND: FrameKind = FrameKind::Joined;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        Put(out).items(&self.chain, |put, certificate| put.long(certificate));
+        let mut put = Put(out);
+        put.items(&self.chain, |put, certificate| put.long(certificate)).last(&self.about, ABOUT_BYTES_MAX);
     }
     fn decode(body: &[u8]) -> Result<Joined> {
-        Take::all(body, |take| Ok(Joined { chain: take.items(|take| take.long().map(Box::from))? }))
+        Take::all(body, |take| {
+            let chain = take.items(|take| take.long().map(Box::from))?;
+            Ok(Joined { chain, about: take.last(ABOUT_BYTES_MAX)?.into() })
+        })
     }
 }

@@ -286,8 +286,11 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         caches: Caches { caching, number: 3 },
     };
     let refused = Reason::ALL.map(|reason| Refused { reason, text: "ask for a token: sinter token create".into() });
-    let join = Join { secret: [3; 32].into(), name: "c1".into(), request: [0x30, 0x82, 1, 2].into() };
-    let joined = Joined { chain: vec![[0x30, 0x82].into(), [0x30, 0x83, 0].into()] };
+    let join =
+        Join { secret: [3; 32].into(), name: "c1".into(), request: [0x30, 0x82, 1, 2].into(), server: [].into() };
+    let of_server = Join { server: b"brick and addresses"[..].into(), ..join.clone() };
+    let joined = Joined { chain: vec![[0x30, 0x82].into(), [0x30, 0x83, 0].into()], about: [].into() };
+    let server_joined = Joined { about: [7; 300].into(), ..joined.clone() };
     let freed = Freed { ino: Ino(5), owner: 77 };
     let (session, group, term) = (SessionId(7), GroupId(2), Term(4));
     let refusals = [
@@ -313,8 +316,8 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         encoded(&[hello, bare]),
         encoded(&[Caching::Alone, Caching::Shared].map(ok)),
         encoded(&refused),
-        encoded(&[join]),
-        encoded(&[joined]),
+        encoded(&[join, of_server]),
+        encoded(&[joined, server_joined]),
         encoded(&[Pulse { sequence: 4, seen: 3, done: 70, clock: Time(1) }]),
         encoded(&[PulseOk {
             sequence: 4,
