@@ -52,6 +52,66 @@ pub struct Network<F> {
     pub(crate) state: State,
 }
 
+/// All that is known, which needs no files.
+impl<F> Network<F> {
+    /// The cluster's uuid.
+    pub fn cluster(&self) -> Uuid {
+        self.state.cluster
+    }
+    /// The brick's uuid.
+    pub fn brick(&self) -> Uuid {
+        self.state.brick
+    }
+    /// The CA's certificate. A server sends it after its own, so that who joins can find what the token pins.
+    pub fn ca(&self) -> &Certificate {
+        &self.state.ca.certificate
+    }
+    /// The server's certificate and key.
+    pub fn server(&self) -> &Pair {
+        &self.state.server
+    }
+    /// The tokens that are not forgotten, oldest first.
+    pub fn tokens(&self) -> &[Invitation] {
+        &self.state.tokens
+    }
+    /// The clients by name, also revoked ones.
+    pub fn clients(&self) -> &BTreeMap<ClientName, Client> {
+        &self.state.clients
+    }
+    /// A number that rises with each change that takes rights away or replaces them: who has asked for rights asks again
+    /// once it differs.
+    pub fn epoch(&self) -> u64 {
+        self.state.epoch
+    }
+    /// The rights of a client. To be asked at each hello, and again when the epoch differs. Only certificates that this
+    /// server knows count: one that its file has forgotten is refused like a revoked one. Errors: `Permission`.
+    pub fn rights_of(&self, identity: &Identity, now_s: u64) -> Result<&Rights> {
+        let refused = |what| Err(Error::new(Kind::Permission, what).with(&identity.subject));
+        self.check_cluster(identity)?;
+        identity.check_time(now_s)?;
+        let (_, client) = self.state.client_of(identity)?;
+        match client.certificates.iter().find(|it| it.serial == identity.serial) {
+            Some(issued) if issued.revoked_s.is_none() => Ok(&client.rights),
+            Some(_) => refused(
+                "this client was revoked: if it is to come back, remove its key's file and join with a new token",
+            ),
+            None => refused("the server does not know this certificate: join again, with a new token"),
+        }
+    }
+    /// Refuses a certificate of another cluster.
+    pub(crate) fn check_cluster(&self, identity: &Identity) -> Result<()> {
+        if identity.subject.cluster != self.state.cluster {
+            let what = "this certificate is of another cluster: join this one, with a token of its own";
+            return Err(Error::new(Kind::Permission, what).with(&identity.subject));
+        }
+        Ok(())
+    }
+    /// The same without its files: what is known at this time.
+    pub fn known(&self) -> Network<()> {
+        Network { files: (), state: self.state.clone() }
+    }
+}
+
 impl<F: Files> Network<F> {
     /// Makes CA, server's certificate and file. Errors: `Exists` if there is one already, of whatever content; those of
     /// writing.
@@ -115,34 +175,12 @@ impl<F: Files> Network<F> {
     pub fn encoded(&self) -> Vec<u8> {
         self.state.encode()
     }
-    /// The cluster's uuid.
-    pub fn cluster(&self) -> Uuid {
-        self.state.cluster
-    }
-    /// The brick's uuid.
-    pub fn brick(&self) -> Uuid {
-        self.state.brick
-    }
-    /// The CA's certificate. A server sends it after its own, so that who joins can find what the token pins.
-    pub fn ca(&self) -> &Certificate {
-        &self.state.ca.certificate
-    }
-    /// The server's certificate and key.
-    pub fn server(&self) -> &Pair {
-        &self.state.server
-    }
-    /// The tokens that are not forgotten, oldest first.
-    pub fn tokens(&self) -> &[Invitation] {
-        &self.state.tokens
-    }
-    /// The clients by name, also revoked ones.
-    pub fn clients(&self) -> &BTreeMap<ClientName, Client> {
-        &self.state.clients
-    }
-    /// A number that rises with each change that takes rights away or replaces them: who has asked for rights asks again
-    /// once it differs.
-    pub fn epoch(&self) -> u64 {
-        self.state.epoch
+    /// The same, whatever its files are.
+    pub fn boxed(self) -> Network<Box<dyn Files + Send>>
+    where
+        F: Send + 'static,
+    {
+        Network { files: Box::new(self.files), state: self.state }
     }
     /// Renews the server's certificate if it is due, with the same key. True if there is another one now.
     pub fn renew_server(&mut self, now_s: u64) -> Result<bool> {
@@ -245,7 +283,7 @@ impl<F: Files> Network<F> {
             Bearer::Brick(_) => self.check_server(identity, now_s).map(drop)?,
         }
         let Some(issued) = self.state.certificates_of(bearer) else {
-            let what = "the server that made the cluster renews its certificate by itself";
+            let what = "nobody of this name has a certificate: join with a token";
             return Err(Error::new(Kind::Permission, what).with(&identity.subject));
         };
         if !issued.iter().any(|it| it.serial == identity.serial && it.key == public.hash()) {
@@ -274,29 +312,6 @@ impl<F: Files> Network<F> {
         }
         next.epoch += 1;
         self.change(next)
-    }
-    /// The rights of a client. To be asked at each hello, and again when the epoch differs. Only certificates that this
-    /// server knows count: one that its file has forgotten is refused like a revoked one. Errors: `Permission`.
-    pub fn rights_of(&self, identity: &Identity, now_s: u64) -> Result<&Rights> {
-        let refused = |what| Err(Error::new(Kind::Permission, what).with(&identity.subject));
-        self.check_cluster(identity)?;
-        identity.check_time(now_s)?;
-        let (_, client) = self.state.client_of(identity)?;
-        match client.certificates.iter().find(|it| it.serial == identity.serial) {
-            Some(issued) if issued.revoked_s.is_none() => Ok(&client.rights),
-            Some(_) => refused(
-                "this client was revoked: if it is to come back, remove its key's file and join with a new token",
-            ),
-            None => refused("the server does not know this certificate: join again, with a new token"),
-        }
-    }
-    /// Refuses a certificate of another cluster.
-    pub(crate) fn check_cluster(&self, identity: &Identity) -> Result<()> {
-        if identity.subject.cluster != self.state.cluster {
-            let what = "this certificate is of another cluster: join this one, with a token of its own";
-            return Err(Error::new(Kind::Permission, what).with(&identity.subject));
-        }
-        Ok(())
     }
     pub(crate) fn chain(&self, certificate: Certificate) -> Chain {
         Chain { certificate, ca: self.ca().clone() }

@@ -1,4 +1,4 @@
-//! The servers of a cluster beside the one that made it: how they join, and how they are known. Promises as `directory`, of
+//! The servers of a cluster: how they join, and how they are known. Promises as `directory`, of
 //! which this is the part for bricks: what was answered is durable, and who asks again gets that answer. Absent by design:
 //! removing a server, which takes that its bricks hold nothing any more.
 
@@ -25,7 +25,7 @@ pub struct ServerWish {
 }
 
 impl<F: Files> Network<F> {
-    /// The servers that joined, by their bricks. The one that made the cluster is not among them.
+    /// The servers that joined, by their bricks; the one that made the cluster joins like the others, before any other has a token.
     pub fn servers(&self) -> &BTreeMap<Uuid, Server> {
         &self.state.servers
     }
@@ -62,11 +62,6 @@ impl<F: Files> Network<F> {
         let Bearer::Brick(brick) = identity.subject.bearer else {
             return refused("this is the certificate of a client, not of a server: join with `sinter cluster join`");
         };
-        // The server that made the cluster renews its certificate by itself, and what others know of it may be older. Nobody
-        // else is given one for its brick, so the CA's signature says enough.
-        if brick == self.brick() {
-            return Ok(brick);
-        }
         let Some(server) = self.state.servers.get(&brick) else {
             return refused("the cluster does not know this server: join with `sinter cluster join` and a new token");
         };
@@ -110,10 +105,6 @@ impl State {
     /// Refuses a brick that has another key, or a key that has another brick.
     fn check_brick(&self, brick: Uuid, key: &Hash) -> Result<()> {
         let refused = |what, other: Uuid| Err(Error::new(Kind::Exists, what).with(format_args!("brick {other}")));
-        if brick == self.brick {
-            let what = "this brick is the one that made the cluster: join with another one, made by `sinter format`";
-            return refused(what, brick);
-        }
         let has = |server: &Server| newest(&server.certificates, key).is_some();
         if let Some((&other, _)) = self.servers.iter().find(|(other, it)| **other != brick && has(it)) {
             let what = "this key has joined with another brick: join with that one, or remove the key's file to join with \

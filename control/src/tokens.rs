@@ -62,7 +62,7 @@ impl Role {
 }
 
 /// The place of a server: `HOST:PORT`, where a host is a name, or an address of IPv4, or one of IPv6 in brackets.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Address(String);
 

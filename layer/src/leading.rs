@@ -3,9 +3,10 @@
 //! alone; sessions go on in the next one (rule P11).
 
 use crate::Served;
+use base::Result;
 use group::Groups;
 use runtime::net::Address;
-use runtime::tasks::either;
+use runtime::tasks::{self, either};
 use runtime::{Event, Lock, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +16,22 @@ use wire::tls::Credentials;
 /// The pause after an error before the next attempt to serve: an address may be in use for a moment.
 const AGAIN_NS: u64 = 100_000_000;
 
+/// The keeper of certificates and rights of a brick that serves clients of other machines while it leads: what it knows may have been
+/// changed by whoever led before.
+pub trait Tenures: Send + Sync + 'static {
+    /// Prepares for a tenure that begins, and gives the credentials of its connections. Blocks.
+    fn begin(&self) -> Result<Credentials>;
+    /// Knows the server of the tenure, to hang up when rights change.
+    fn serves(&self, server: &Arc<Server<Served>>);
+}
+
 /// The service of such a brick.
 pub struct Leading {
     served: Arc<Served>,
     runtime: Runtime,
     address: Address,
-    credentials: Option<Credentials>,
+    /// None: all clients are of this machine.
+    keeper: Option<Arc<dyn Tenures>>,
     /// The server of the present tenure.
     server: Lock<Option<Arc<Server<Served>>>>,
     is_stopping: AtomicBool,
@@ -37,14 +48,14 @@ impl Served {
         self,
         runtime: &Runtime,
         address: Address,
-        credentials: Option<Credentials>,
+        keeper: Option<Arc<dyn Tenures>>,
     ) -> Arc<Leading> {
         assert!(self.groups().is_replicated(), "a brick that has its groups alone leads always");
         let leading = Arc::new(Leading {
             served: Arc::new(self),
             runtime: runtime.clone(),
             address,
-            credentials,
+            keeper,
             server: Lock::new("server of a tenure", None),
             is_stopping: AtomicBool::new(false),
             stops: Event::new(),
@@ -82,6 +93,11 @@ impl Leading {
     fn groups(&self) -> &Arc<Groups> {
         self.served.groups()
     }
+    /// The credentials of a tenure's connections.
+    async fn credentials(&self) -> Result<Option<Credentials>> {
+        let Some(keeper) = self.keeper.clone() else { return Ok(None) };
+        tasks::run_blocking(&*self.runtime.tasks, move || keeper.begin()).await.map(Some)
+    }
     async fn run(&self) {
         loop {
             let ticket = self.stops.ticket();
@@ -105,10 +121,12 @@ impl Leading {
         let Ok(known) = self.groups().begin_sessions().await else {
             return self.runtime.clock.sleep(AGAIN_NS).await;
         };
+        let Ok(credentials) = self.credentials().await else { return self.runtime.clock.sleep(AGAIN_NS).await };
         let Ok(listener) = self.runtime.net.listen(&self.address) else {
             return self.runtime.clock.sleep(AGAIN_NS).await;
         };
-        let server = Server::start(&self.runtime, listener, self.credentials.clone(), self.served.clone(), &known);
+        let server = Server::start(&self.runtime, listener, credentials, self.served.clone(), &known);
+        self.keeper.iter().for_each(|keeper| keeper.serves(&server));
         *self.server.lock() = Some(server.clone());
         if !self.is_stopping.load(Ordering::Acquire) {
             either(self.groups().tenure_ends(number), self.stops.after(ticket)).await;

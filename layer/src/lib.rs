@@ -24,7 +24,7 @@ mod tests;
 
 pub use change::{Change, Plan};
 pub use group::{Answer, Context, Position};
-pub use leading::Leading;
+pub use leading::{Leading, Tenures};
 pub use limit::LimitSummary;
 pub use rights::{Gate, Recognised, Right};
 pub use service::Served;

@@ -209,6 +209,8 @@ impl Running {
             self.daemon.recorder.forget_abandoned();
             self.daemon.backend.news().iter().for_each(|line| say(line));
             self.daemon.listener.as_ref().and_then(Listener::look).iter().for_each(|line| say(line));
+            let node = self.daemon.node.as_ref().zip(self.daemon.brick().ok());
+            node.and_then(|(node, brick)| node.look(brick)).iter().for_each(|line| say(line));
             // If a core hangs, so does this thread, and the watchdog barks.
             if self.notifier.is_watched() && self.daemon.backend.turn_round().is_ok() {
                 self.notifier.alive();
@@ -575,7 +577,7 @@ impl Daemon {
             mounts,
             listening: self.listener.as_ref().map(|listener| listener.address().to_string()),
             clients,
-            replica: self.node.as_ref().and_then(|node| node.status(self.brick().ok()?)),
+            replica: self.node.as_ref().and_then(|node| node.status(self.brick().ok()?)).map(Box::new),
             ..of_backend
         }
     }
@@ -642,7 +644,11 @@ impl server::Daemon for Daemon {
             }
             Request::RemoveDevice { number } => self.brick()?.remove_device(&self.gatherer.data, number),
             Request::ScrubStart | Request::ScrubStop | Request::ScrubStatus => self.brick()?.scrub(&request),
-            Request::Network { ask } => self.listener.as_ref().ok_or_else(not_listening)?.answer(self.brick()?, &ask),
+            Request::Network { ask } => match (&self.node, &self.listener) {
+                (Some(node), _) => node.answer(self.brick()?, &ask),
+                (None, Some(listener)) => listener.answer(self.brick()?, &ask),
+                (None, None) => Err(not_listening()),
+            },
             Request::Shutdown => Ok(self.shut_down()),
         }
     }

@@ -31,22 +31,22 @@ pub fn join(
     host::make_files_private();
     let held = Held::lock(directory::make(directory)?, |from, to| std::fs::rename(from, to)).map_err(failed)?;
     let joining = client::begin(&held, name, token).map_err(failed)?;
-    let joined = ask(joining.token(), client, &joining.request).map_err(failed)?;
+    let join = hello::Join {
+        secret: joining.token().secret.0.into(),
+        name: client.as_str().into(),
+        request: joining.request.clone().into(),
+        server: [].into(),
+    };
+    let joined = ask(joining.token(), &join).and_then(chain).map_err(failed)?;
     joining.finish(joined).map_err(failed)
 }
 
 /// Asks the servers of a token one after the other for a certificate. Errors: those of the last one.
-fn ask(token: &Token, client: &ClientName, request: &[u8]) -> Result<Chain> {
+pub fn ask(token: &Token, join: &hello::Join) -> Result<hello::Joined> {
     let world = World::start()?;
     let authority = Authority::Pinned(Pin(token.ca.0));
     let credentials = Credentials::of_client(None, authority, world.runtime.clock.clone())?;
     let credentials = (credentials, Box::<str>::from(server_name(token.cluster)));
-    let join = hello::Join {
-        secret: token.secret.0.into(),
-        name: client.as_str().into(),
-        request: request.into(),
-        server: [].into(),
-    };
     let mut last = Error::new(Kind::Host, "the token names no server that is known");
     for place in &token.addresses {
         let found = match world.runtime.net.resolve(&place.to_string()) {
@@ -58,7 +58,7 @@ fn ask(token: &Token, client: &ClientName, request: &[u8]) -> Result<Chain> {
         };
         for address in found {
             match world.ask(address, credentials.clone(), join.clone()) {
-                Ok(joined) => return chain(joined),
+                Ok(joined) => return Ok(joined),
                 // Another address of the same server would say the same.
                 Err(error) if error.kind == Kind::Permission => return Err(error),
                 Err(error) => last = error.with(place),
@@ -76,15 +76,17 @@ pub fn chain(joined: hello::Joined) -> Result<Chain> {
     }
 }
 
-/// Cores for one connection, over a directory of the moment.
-struct World {
-    runtime: Runtime,
+/// Cores for a few connections, over a directory of the moment.
+pub struct World {
+    /// Their world.
+    pub runtime: Runtime,
     reactors: Option<Reactors>,
     path: PathBuf,
 }
 
 impl World {
-    fn start() -> Result<World> {
+    /// Starts the cores.
+    pub fn start() -> Result<World> {
         let path = std::env::temp_dir().join(format!("sinter-join-{}", std::process::id()));
         let made = std::fs::create_dir(&path);
         made.map_err(|error| Error::new(Kind::Host, "no directory for the moment").with(path.display()).with(error))?;
@@ -97,10 +99,20 @@ impl World {
             }
         }
     }
-    fn ask(&self, address: Address, credentials: (Credentials, Box<str>), join: hello::Join) -> Result<hello::Joined> {
+    /// Asks the server at an address for a certificate.
+    pub fn ask(
+        &self,
+        address: Address,
+        credentials: (Credentials, Box<str>),
+        join: hello::Join,
+    ) -> Result<hello::Joined> {
         let runtime = self.runtime.clone();
-        let reactors = self.reactors.as_ref().expect("they run");
+        let reactors = self.reactors();
         reactors.run(0, move || async move { wire::client::join(&runtime, &address, &credentials, &join).await })?
+    }
+    /// The cores.
+    pub fn reactors(&self) -> &Reactors {
+        self.reactors.as_ref().expect("they run")
     }
 }
 

@@ -199,7 +199,7 @@ pub fn open_here(
 ) -> Result<Remote, Failure> {
     let options = |_: &Runtime| {
         Ok(Options {
-            addresses: cluster.addresses(),
+            addresses: cluster.addresses()?,
             volume: Name::new(volume.as_bytes())?,
             who: crate::network::own_name()?.as_str().into(),
             read_only: wishes.read_only,

@@ -1,6 +1,7 @@
 //! Changes of a volume's properties, as the admin socket asks for them: durable when they return.
 
 use crate::assembly::Brick;
+use crate::network::VOLUME as HIDDEN;
 use base::{Error, Kind, Limit, Name, Op, Reply, Result};
 use explain::snapshot::LimitFigures;
 use layer::LimitSummary;
@@ -11,6 +12,8 @@ impl Brick {
     pub fn volumes(&self) -> Result<Vec<base::Volume>> {
         match self.call(Op::VolumeList)? {
             Reply::Volumes(mut volumes) => {
+                // No volume of an operator's has such a name.
+                volumes.retain(|volume| volume.name.as_bytes() != HIDDEN.as_bytes());
                 volumes.sort_by(|one, other| one.name.cmp(&other.name));
                 Ok(volumes)
             }

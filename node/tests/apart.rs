@@ -1,91 +1,16 @@
 //! Two machines: namespaces for networks, mounts and names, a cable between them, and nothing in common but the disk under the brick's
 //! directory, which only the server uses. A few commands lead from two empty ones to a volume that both have mounted.
 
-use crate::daemon::{Daemon, Home, refused, sinter, system, text};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use crate::daemon::machine::{Machine, machines};
+use crate::daemon::{Daemon, Home, text};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SERVER: &str = "10.77.0.1";
 
-/// A machine.
-struct Machine {
-    /// The process that keeps its namespaces.
-    keeper: Child,
-}
-
-impl Machine {
-    fn new(name: &str) -> Machine {
-        // Told by its line that all is there.
-        let script = format!(
-            "hostname {name} && mkdir -p /etc/sinter /run/sinter && mount -t tmpfs tmpfs /etc/sinter \
-             && mount -t tmpfs tmpfs /run/sinter && mount -t tmpfs tmpfs /var/log && ip link set lo up \
-             && echo there && exec sleep 3600"
-        );
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--net", "--uts", "sh", "-c", &script]).stdout(Stdio::piped());
-        let mut keeper = command.spawn().expect("util-linux is installed");
-        let mut line = String::new();
-        let out = keeper.stdout.take().expect("it was asked for");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("it speaks");
-        assert_eq!(line, "there\n");
-        Machine { keeper }
-    }
-    /// A program of this machine.
-    fn program(&self, name: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--mount", "--net", "--uts", "--target", &self.keeper.id().to_string()]).arg(name);
-        command
-    }
-    fn sinter(&self) -> Command {
-        self.program(sinter().get_program())
-    }
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.sinter().args(arguments).stdin(Stdio::null()).output().expect("util-linux is installed")
-    }
-    fn succeed(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("text")
-    }
-    fn fail(&self, arguments: &[&str], code: i32, parts: &[&str]) {
-        refused(&self.run(arguments), code, parts, &format!("{arguments:?}"));
-    }
-    /// A path as its processes see it.
-    fn path(&self, path: &Path) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
-        root.join(path.strip_prefix("/").expect("an absolute path"))
-    }
-    fn ip(&self, line: &str) {
-        let status = self.program("ip").args(line.split(' ')).status().expect("iproute2 is installed");
-        assert!(status.success(), "ip {line}");
-    }
-    /// The ports on which somebody waits for connections.
-    fn ports(&self) -> Vec<String> {
-        let output = self.program("ss").args(["-Hlntu"]).output().expect("iproute2 is installed");
-        let told = String::from_utf8(output.stdout).expect("text");
-        told.lines().filter_map(|line| line.split_whitespace().nth(4)).map(str::to_string).collect()
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        drop(self.keeper.kill());
-        drop(self.keeper.wait());
-    }
-}
-
 /// A server and a client, and a cable between them.
 fn two_machines() -> (Machine, Machine) {
-    let (server, client) = (Machine::new("store"), Machine::new("desk"));
-    let names = [&server, &client].map(|machine| format!("v{}", machine.keeper.id()));
-    system("ip", &["link", "add", &names[0], "type", "veth", "peer", "name", &names[1]]);
-    for (number, (machine, name)) in [&server, &client].into_iter().zip(&names).enumerate() {
-        system("ip", &["link", "set", name, "netns", &machine.keeper.id().to_string()]);
-        machine.ip(&format!("link set {name} name cable"));
-        machine.ip(&format!("addr add 10.77.0.{}/24 dev cable", number + 1));
-        machine.ip("link set cable up");
-    }
+    let [server, client] = machines(["store", "desk"]);
     (server, client)
 }
 

@@ -49,6 +49,7 @@ mod kill;
 mod known;
 mod layers;
 mod limits;
+mod machines;
 mod many;
 mod missing;
 mod mixed;

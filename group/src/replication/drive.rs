@@ -12,7 +12,8 @@ use runtime::net::Address;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
 use store::format::record::decode_record;
-use wire::peer::{Me, Parcel, PeerId, PeerService, Peers, Trust};
+use wire::peer::{Me, Parcel, PeerId, PeerService, Peers, Reach, Trust};
+use wire::tls::Credentials;
 
 /// The pause between looks at what is due: elections, and what followers were not told.
 const LOOK_NS: u64 = 20_000_000;
@@ -183,6 +184,16 @@ impl Groups {
         let peers = Peers::start(&self.store().runtime, self.clone(), me, Some(listen), addresses, trust)?;
         assert!(self.replication().peers.set(Arc::downgrade(&peers)).is_ok(), "a brick connects to the others once");
         Ok(())
+    }
+
+    /// Has new connections to and from the other bricks use other credentials.
+    pub fn renew_credentials(&self, credentials: Credentials) {
+        self.replication().peers().inspect(|peers| peers.renew(credentials));
+    }
+
+    /// The state of the connections to another brick; None of one that is no member, or before `reach_others`.
+    pub fn reach(&self, brick: BrickId) -> Option<Reach> {
+        self.replication().peers()?.reach(PeerId(brick.0))
     }
 
     /// A pulse of another brick has come. Errors: `Corrupt`.

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod protocol;
+mod replica;
 pub mod server;
 
 use runtime::real::Directory;

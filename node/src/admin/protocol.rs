@@ -1,6 +1,8 @@
 //! The requests and replies of the admin socket, as JSON. Promises that each reads back as it was written; times
 //! are nanoseconds, sizes bytes.
 
+pub use super::replica::{PeerState, Replica};
+
 use base::{Error, Kind};
 use explain::Snapshot;
 use explain::snapshot::Whole;
@@ -290,7 +292,7 @@ pub struct Status {
     pub shared: Option<bool>,
     /// The state of the brick's replica, if it is one of a cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replica: Option<Replica>,
+    pub replica: Option<Box<Replica>>,
     /// The parts of the size.
     pub space: Space,
     /// The cleaner's state, and the reason.
@@ -305,31 +307,6 @@ pub struct Status {
     pub agents: Vec<Agent>,
     /// Further figures of the store, by name.
     pub figures: Vec<Figure>,
-}
-
-/// The state of a replica, as its node knows it.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
-pub struct Replica {
-    /// The identity of its cluster.
-    pub cluster: String,
-    /// The name of its node.
-    pub node: String,
-    /// True if it serves clients, and no other can.
-    pub leads: bool,
-    /// The node that leads, as far as this one knows.
-    pub leader: Option<String>,
-    /// The term.
-    pub term: u64,
-    /// The last record in its log.
-    pub last: u64,
-    /// The last one that it knows to be on a majority of the nodes.
-    pub committed: u64,
-    /// The last one that its state has.
-    pub applied: u64,
-    /// Times that it has built its state again, because a leader before had ordered what is void.
-    pub rebuilt: u64,
-    /// Times that another node was found to need what this one no longer keeps, or a message had to be dropped.
-    pub needs_heal: u64,
 }
 
 /// The session of a client of another machine.

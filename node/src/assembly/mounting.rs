@@ -10,8 +10,8 @@ use front::fuse::{Identity, MountOptions, Serving};
 impl Brick {
     /// Refuses mounts here of a brick that others replicate: what such a mount is told could be void once another brick leads.
     pub fn check_may_mount(&self) -> Result<()> {
-        let what = "a brick of a cluster has no mounts of its own: mount the volume through the cluster (sinter mount DIR VOLUME MOUNT, \
-                    where DIR is the cluster's directory)";
+        let what = "a brick of a cluster has no mounts of its own: mount the volume as a client (sinter client join TOKEN, sinter mount \
+                    CLUSTER/VOLUME MOUNT), or if all nodes are on this machine, sinter mount DIR VOLUME MOUNT with the cluster's directory";
         if self.is_replicated() { Err(Error::new(Kind::Unsupported, what)) } else { Ok(()) }
     }
 

@@ -1,7 +1,7 @@
 //! The command line of `sinter cluster`.
 
-use super::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Transport, brick_bytes, bytes_within};
-use clap::{Args, Subcommand};
+use super::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Transport, address, brick_bytes, bytes_within, client_name};
+use clap::{Args, Subcommand, value_parser};
 use std::path::PathBuf;
 
 /// The processes that share the memory: three nodes and the mount.
@@ -10,11 +10,62 @@ pub const PROCESSES: u64 = 4;
 /// `sinter cluster`.
 #[derive(Subcommand, Debug)]
 pub enum ClusterCommand {
+    /// Make a cluster of which this machine's brick is the first node, start it, and print the command by which the others join
+    Create(Create),
+    /// Make a brick on this machine, let it join a cluster with a token, and start it
+    Join(ClusterJoin),
     /// Run three bricks on this machine that replicate each other, and mount their volume `default`, until SIGINT, SIGTERM or an
     /// unmount; makes the bricks on first use
     Dev(Dev),
     /// Tell which nodes of a cluster are there, which one leads, and whether it outlasts a failure: exit code 1 if not
     Status(ClusterStatus),
+}
+
+/// `sinter cluster create`.
+#[derive(Args, Debug)]
+pub struct Create {
+    /// Name of the cluster, by which clients call it: 1 to 64 letters, digits, dots, dashes and underscores
+    #[arg(value_parser = client_name)]
+    pub cluster: String,
+    /// Number of nodes (a count), 3 to 5: the volumes are there once all have joined, and as long as more than half of them run
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u8).range(3..=5), default_value_t = 3)]
+    pub nodes: u8,
+    /// The node
+    #[command(flatten)]
+    pub node: NewNode,
+}
+
+/// `sinter cluster join`.
+#[derive(Args, Debug)]
+pub struct ClusterJoin {
+    /// The token, as `sinter cluster create` printed it; `-`: a line of standard input
+    pub token: String,
+    /// The node
+    #[command(flatten)]
+    pub node: NewNode,
+}
+
+/// A node that is to be made.
+#[derive(Args, Debug)]
+pub struct NewNode {
+    /// Directory of the node's brick; made if only its last component is missing
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Name of the node: 1 to 64 letters, digits, dots, dashes and underscores [default: the host's name]
+    #[arg(long, value_name = "NAME", value_parser = client_name)]
+    pub name: Option<String>,
+    /// Address at which clients reach this machine, HOST:PORT or HOST, port 7400 unless said; the other nodes reach it at the next port [default: this machine's first address]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub address: Option<String>,
+    /// Size of the brick in bytes, at least 4G and at most 1024T; the nodes should have the same [default: 80% of the free space]
+    #[arg(long, value_name = "BYTES", value_parser = brick_bytes)]
+    pub size: Option<u64>,
+    /// Memory for everything in bytes, 256M to 1T [default: 25% of the machine's or the control group's, 256M at least]
+    #[arg(long, value_name = "BYTES", value_parser = memory_of_node)]
+    pub memory_max: Option<u64>,
+    /// Print JSON [default: the next command]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter cluster dev`.
@@ -38,11 +89,16 @@ pub struct Dev {
 /// `sinter cluster status`.
 #[derive(Args, Debug)]
 pub struct ClusterStatus {
-    /// Directory of the cluster
+    /// Directory of the cluster, or of a node's brick: then as that node sees it
     pub directory: PathBuf,
     /// Print JSON [default: a line and a table]
     #[arg(long)]
     pub json: bool,
+}
+
+/// Reads the bound of a node's memory.
+fn memory_of_node(text: &str) -> Result<u64, String> {
+    bytes_within(text, MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
 
 /// Reads the bound of the memory of all processes.

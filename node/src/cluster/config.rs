@@ -6,33 +6,53 @@
 
 use crate::admin::protocol::{of_hex, to_hex};
 use base::{Error, Kind, Result};
-use control::{Held, files};
+use control::{ClientName, Held, files};
 use runtime::net::Address;
 use runtime::real::{Access, Directory};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::Read;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use store::format::Uuid;
 
 /// The file's name.
 pub const FILE: &str = "cluster.json";
-/// The form of the file.
-const VERSION: u32 = 1;
+/// The form of the file of a cluster on one machine.
+const VERSION_LOCAL: u32 = 1;
+/// The form of the file of a cluster that has a name, and addresses of several machines.
+const VERSION: u32 = 2;
 /// Longest file: that of a thousand nodes is shorter.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest path of a Unix socket; the kernel has room for 108 bytes with the one behind the last.
 pub const SOCKET_BYTES_MAX: usize = 107;
 /// Longest name of a node.
-const NAME_BYTES_MAX: usize = 63;
+const NAME_BYTES_MAX: usize = 64;
+/// Most nodes.
+const NODES_MAX: usize = 64;
 
 /// A cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cluster {
     /// Its identity.
     pub id: [u8; 16],
+    /// Its name; None for one on this machine alone, whose nodes need no certificates.
+    pub name: Option<ClientName>,
+    /// Number of nodes that it is to have: its groups start once there are as many.
+    pub wanted: usize,
     /// Its nodes, at least one.
     pub nodes: Vec<Place>,
+}
+
+/// The place where a node listens.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Spot {
+    /// A Unix socket of this machine.
+    Local(PathBuf),
+    /// An address that other machines reach.
+    Remote(control::Address),
 }
 
 /// A node, as the cluster's file has it.
@@ -45,9 +65,9 @@ pub struct Place {
     /// The number of its replicas, at least 1.
     pub replica: u64,
     /// The socket where it serves clients.
-    pub clients: PathBuf,
+    pub clients: Spot,
     /// The socket where it listens for other nodes.
-    pub peers: PathBuf,
+    pub peers: Spot,
 }
 
 /// The file's text.
@@ -59,6 +79,10 @@ struct File {
     /// The uuid of the brick in whose directory the file lies; None in the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     brick: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<ClientName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wanted: Option<usize>,
     nodes: Vec<FileNode>,
 }
 
@@ -68,8 +92,50 @@ struct FileNode {
     name: String,
     brick: String,
     replica: u64,
-    clients: PathBuf,
-    peers: PathBuf,
+    clients: Spot,
+    peers: Spot,
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spot::Local(path) => path.display().fmt(out),
+            Spot::Remote(address) => address.fmt(out),
+        }
+    }
+}
+impl From<Spot> for String {
+    fn from(spot: Spot) -> String {
+        spot.to_string()
+    }
+}
+impl TryFrom<String> for Spot {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Spot> {
+        match text.starts_with('/') {
+            true => Ok(Spot::Local(text.into())),
+            false => text.parse().map(Spot::Remote),
+        }
+    }
+}
+impl Spot {
+    /// The address for the network. A name is looked up, which blocks. Errors: `Host`, if it is not known.
+    pub fn resolve(&self) -> Result<Address> {
+        let place = match self {
+            Spot::Local(path) => return Ok(Address::Local(path.clone())),
+            Spot::Remote(place) => place.to_string(),
+        };
+        let unknown = || Error::new(Kind::Host, "a node's name is not known: look at DNS and /etc/hosts").with(&place);
+        let mut found = place.to_socket_addrs().map_err(|error| unknown().with(error))?;
+        found.next().map(Address::Tcp).ok_or_else(unknown)
+    }
+    /// The Unix socket's path, if it is one.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Spot::Local(path) => Some(path),
+            Spot::Remote(_) => None,
+        }
+    }
 }
 
 impl Cluster {
@@ -81,9 +147,13 @@ impl Cluster {
     pub fn of_replica(&self, replica: u64) -> Option<&Place> {
         self.nodes.iter().find(|node| node.replica == replica)
     }
-    /// The addresses where clients find whoever leads.
-    pub fn addresses(&self) -> Vec<Address> {
-        self.nodes.iter().map(|node| Address::Local(node.clients.clone())).collect()
+    /// The addresses where clients find whoever leads. Errors: those of `Spot::resolve`.
+    pub fn addresses(&self) -> Result<Vec<Address>> {
+        self.nodes.iter().map(|node| node.clients.resolve()).collect()
+    }
+    /// True once it has all its nodes.
+    pub fn is_whole(&self) -> bool {
+        self.nodes.len() == self.wanted
     }
     /// Number of nodes that are a majority.
     pub fn majority(&self) -> usize {
@@ -106,13 +176,18 @@ impl Cluster {
         }
         parse(&bytes).map(Some).map_err(|error| error.with(shown()))
     }
+    /// The cluster of a file's text. Errors: `Invalid`, `Newer`.
+    pub(super) fn of_text(text: &[u8]) -> Result<Cluster> {
+        parse(text).map(|(cluster, _)| cluster)
+    }
     /// Writes the file durably in a cluster's directory, or, as that of this brick of it, in a brick's.
     pub fn write(&self, directory: &Directory, brick: Option<Uuid>) -> Result<()> {
         // The lock lasts as long as the directory is open: the caller's stays open.
         let held = Held::lock(Directory::open(directory.path())?, |from, to| std::fs::rename(from, to))?;
         files::replace(&held, FILE, self.text(brick).as_bytes())
     }
-    fn text(&self, brick: Option<Uuid>) -> String {
+    /// The file's text, in the directory of this brick or in the cluster's own.
+    pub(super) fn text(&self, brick: Option<Uuid>) -> String {
         let node = |node: &Place| FileNode {
             name: node.name.clone(),
             brick: to_hex(&node.brick.0),
@@ -121,9 +196,11 @@ impl Cluster {
             peers: node.peers.clone(),
         };
         let file = File {
-            version: VERSION,
+            version: if self.name.is_some() { VERSION } else { VERSION_LOCAL },
             cluster: to_hex(&self.id),
             brick: brick.map(|brick| to_hex(&brick.0)),
+            name: self.name.clone(),
+            wanted: self.name.as_ref().map(|_| self.wanted),
             nodes: self.nodes.iter().map(node).collect(),
         };
         serde_json::to_string_pretty(&file).expect("plain data is JSON") + "\n"
@@ -157,7 +234,8 @@ fn parse(bytes: &[u8]) -> Result<(Cluster, Option<Uuid>)> {
         Ok(Place { name, brick: Uuid(uuid(&brick)?), replica, clients, peers })
     };
     let nodes: Vec<_> = file.nodes.into_iter().map(node).collect::<Result<_>>()?;
-    let cluster = Cluster { id: uuid(&file.cluster)?, nodes };
+    let wanted = file.wanted.unwrap_or(nodes.len());
+    let cluster = Cluster { id: uuid(&file.cluster)?, name: file.name, wanted, nodes };
     check(&cluster).map_err(wrong)?;
     let brick = file.brick.map(|brick| uuid(&brick).map(Uuid)).transpose()?;
     match brick {
@@ -168,14 +246,15 @@ fn parse(bytes: &[u8]) -> Result<(Cluster, Option<Uuid>)> {
 
 /// Refuses a cluster that can't be one.
 fn check(cluster: &Cluster) -> Result<(), String> {
-    if cluster.nodes.is_empty() {
-        return Err("it has no nodes".to_string());
+    let (nodes, wanted) = (cluster.nodes.len(), cluster.wanted);
+    if !(1..=NODES_MAX).contains(&wanted) || !(1..=wanted).contains(&nodes) {
+        return Err(format!("it has {nodes} nodes and is to have {wanted}"));
     }
     let (mut names, mut bricks, mut replicas, mut places) =
         <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
     for node in &cluster.nodes {
         let name = &node.name;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) && !name.starts_with('.');
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
             return Err(format!("{name:?} is no name of a node"));
         }
@@ -183,12 +262,14 @@ fn check(cluster: &Cluster) -> Result<(), String> {
             return Err(format!("{name} has replica 0, and they begin with 1"));
         }
         for place in [&node.clients, &node.peers] {
-            if !place.is_absolute() || place.as_os_str().len() > SOCKET_BYTES_MAX {
-                let shown = place.display();
-                return Err(format!("{shown} of {name} is no absolute path of at most {SOCKET_BYTES_MAX} bytes"));
+            if place.path().is_some() != cluster.name.is_none() {
+                return Err(format!("{place} of {name} is no address of such a cluster"));
+            }
+            if place.path().is_some_and(|path| path.as_os_str().len() > SOCKET_BYTES_MAX) {
+                return Err(format!("{place} of {name} is no path of at most {SOCKET_BYTES_MAX} bytes"));
             }
             if !places.insert(place.clone()) {
-                return Err(format!("two have the address {}", place.display()));
+                return Err(format!("two have the address {place}"));
             }
         }
         let is_new = [names.insert(name.clone()), bricks.insert(node.brick.0), replicas.insert(node.replica)];
@@ -210,10 +291,22 @@ mod tests {
             name: format!("n{number}"),
             brick: Uuid([number; 16]),
             replica: number.into(),
-            clients: format!("/srv/c/n{number}.clients").into(),
-            peers: format!("/srv/c/n{number}.peers").into(),
+            clients: Spot::Local(format!("/srv/c/n{number}.clients").into()),
+            peers: Spot::Local(format!("/srv/c/n{number}.peers").into()),
         };
-        Cluster { id: [0xab; 16], nodes: (1..=3).map(node).collect() }
+        Cluster { id: [0xab; 16], name: None, wanted: 3, nodes: (1..=3).map(node).collect() }
+    }
+    fn of_machines(nodes: u8) -> Cluster {
+        let address = |number: u8, port: u16| Spot::Remote(format!("10.0.0.{number}:{port}").parse().expect("one"));
+        let node = |number: u8| Place {
+            name: format!("store-{number}.lan"),
+            brick: Uuid([number; 16]),
+            replica: number.into(),
+            clients: address(number, 7400),
+            peers: address(number, 7401),
+        };
+        let name = Some("prod".parse().expect("a name"));
+        Cluster { id: [0xab; 16], name, wanted: 3, nodes: (1..=nodes).map(node).collect() }
     }
     fn refusal(text: &str) -> String {
         let error = parse(text.as_bytes()).expect_err(text);
@@ -229,6 +322,12 @@ mod tests {
         for brick in [None, Some(Uuid([2; 16]))] {
             cluster().write(&here, brick).expect("writable");
             assert_eq!(Cluster::read(&here).expect("just written"), Some((cluster(), brick)));
+        }
+        for (nodes, is_whole) in [(1, false), (2, false), (3, true)] {
+            let brick = Some(Uuid([1; 16]));
+            of_machines(nodes).write(&here, brick).expect("writable");
+            let (read, of) = Cluster::read(&here).expect("just written").expect("it is there");
+            assert_eq!((&read, of, read.is_whole()), (&of_machines(nodes), brick, is_whole));
         }
     }
 
@@ -253,12 +352,16 @@ mod tests {
         assert!(changed("\"replica\": 2", "\"replica\": 0").contains("replica 0"));
         assert!(changed(&"02".repeat(16), &"01".repeat(16)).contains("of another node"));
         assert!(changed(&"02".repeat(16), "02").contains("no identity"));
-        assert!(changed("/srv/c/n3.peers", "n3.peers").contains("no absolute path"));
+        assert!(changed("/srv/c/n3.peers", "n3.peers").contains("HOST:PORT"));
+        assert!(changed("/srv/c/n3.peers", "10.0.0.3:7400").contains("no address of such a cluster"));
         assert!(changed("/srv/c/n3.peers", &format!("/{}", "x".repeat(107))).contains("at most 107 bytes"));
+        let machines = of_machines(3).text(None);
+        assert!(refusal(&machines.replace("\"wanted\": 3", "\"wanted\": 2")).contains("is to have 2"));
+        assert!(refusal(&machines.replace("10.0.0.3:7401", "/srv/c/n3")).contains("no address of such a cluster"));
         assert!(changed("\"version\"", "\"colour\": 3, \"version\"").contains("colour"));
         let stranger = cluster().text(Some(Uuid([9; 16])));
         assert!(refusal(&stranger).contains("none of the members"));
-        let newer = parse(good.replace("\"version\": 1", "\"version\": 2").as_bytes()).expect_err("newer");
+        let newer = parse(good.replace("\"version\": 1", "\"version\": 3").as_bytes()).expect_err("newer");
         assert_eq!(newer.kind, Kind::Newer);
     }
 }

@@ -3,7 +3,7 @@
 //! Promises: one process at a time runs the cluster; making it can be interrupted and done again; a directory that others may write, or that
 //! holds something else, is refused. Absent by design: anything of it that a node needs, which lies in its brick's directory.
 
-use super::config::{Cluster, FILE, Place, SOCKET_BYTES_MAX};
+use super::config::{Cluster, FILE, Place, SOCKET_BYTES_MAX, Spot};
 use crate::assembly;
 use crate::cli::Geometry;
 use crate::directory;
@@ -132,7 +132,7 @@ impl Home {
         // One group: so a change is one record of one order, whatever it concerns.
         let geometry =
             Geometry { size, segment_size: None, groups: Some(1), device: None, flash: Vec::new(), disk: Vec::new() };
-        let mut cluster = Cluster { id: secret()?, nodes: Vec::new() };
+        let mut cluster = Cluster { id: secret()?, name: None, wanted: NODES as usize, nodes: Vec::new() };
         for number in 1..=NODES {
             let name = format!("n{number}");
             let data = directory::make(&directory.path().join(&name))?;
@@ -189,7 +189,7 @@ impl Home {
     /// Refuses bricks of another cluster. A cluster whose directory has moved gets its new addresses.
     fn check(&self, cluster: Cluster) -> base::Result<Cluster> {
         let here = |node: &Place| place(self.directory.path(), node.name.clone(), node.brick, node.replica);
-        let placed = Cluster { id: cluster.id, nodes: cluster.nodes.iter().map(here).collect() };
+        let placed = Cluster { nodes: cluster.nodes.iter().map(here).collect(), ..cluster.clone() };
         for node in &cluster.nodes {
             let data = self.directory.child(&node.name)?;
             let Some((found, brick)) = Cluster::read(&data)? else {
@@ -213,7 +213,7 @@ impl Home {
 
 /// A node of a cluster in a directory.
 fn place(directory: &Path, name: String, brick: Uuid, replica: u64) -> Place {
-    let (clients, peers) = (directory.join(format!("{name}.clients")), directory.join(format!("{name}.peers")));
+    let [clients, peers] = ["clients", "peers"].map(|who| Spot::Local(directory.join(format!("{name}.{who}"))));
     Place { name, brick, replica, clients, peers }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     fn made(home: &Home, id: [u8; 16]) -> Cluster {
         let path = home.directory.path();
         let node = |number: u8| place(path, format!("n{number}"), Uuid([number; 16]), number.into());
-        let cluster = Cluster { id, nodes: (1..=3).map(node).collect() };
+        let cluster = Cluster { id, name: None, wanted: 3, nodes: (1..=3).map(node).collect() };
         for node in &cluster.nodes {
             let data = directory::make(&path.join(&node.name)).expect("ours");
             cluster.write(&data, Some(node.brick)).expect("writable");
@@ -275,7 +275,8 @@ mod tests {
         std::fs::rename(&path, &moved).expect("ours");
         let home = Home::open(&moved).expect("it is there");
         let placed = home.check(cluster).expect("the same bricks");
-        assert!(placed.nodes.iter().all(|node| node.clients.starts_with(&moved) && node.peers.starts_with(&moved)));
+        let has_moved = |spot: &Spot| matches!(spot, Spot::Local(path) if path.starts_with(&moved));
+        assert!(placed.nodes.iter().all(|node| has_moved(&node.clients) && has_moved(&node.peers)));
         assert_eq!(existing(&moved).expect("it is one").1, placed);
     }
 

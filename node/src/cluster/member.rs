@@ -1,19 +1,26 @@
 //! A node's side of its cluster: a brick whose directory says which cluster it is of, and who the others are.
 
+use super::badge::Badge;
 use super::config::{Cluster, FILE, Place};
-use crate::admin::protocol::{Replica, to_hex};
+use crate::admin::protocol::{Answer, NetworkRequest, PeerState, Replica, to_hex};
 use crate::assembly::{Brick, on_core};
 use crate::failure::{Exit, Failure};
-use base::{Error, GroupId, Kind, ReplicaId, Result, SessionId, VolumeId};
+use crate::network::{Desk, Keeper, expel, not_listening, now_s, sessions_of};
+use base::{Error, GroupId, Kind, ReplicaId, Result, VolumeId};
 use group::{ReplicaStatus, Replicas};
-use layer::{Leading, Served};
+use layer::{Leading, Served, Tenures};
 use order_raft::Member as Replicated;
 use order_raft::support::{BrickId, Ended};
-use runtime::net::Address;
 use runtime::real::Directory;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use store::format::Uuid;
 use store::format::superblock::{REPLICAS, Superblock};
+use wire::codec::hello::Join;
+use wire::tls::Strangers;
+
+/// Pause before a certificate that could not be renewed is tried again: nobody may lead for some seconds.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// The only group of a brick that others replicate: so each change is one record of one order.
 const GROUP: GroupId = GroupId(0);
@@ -21,6 +28,7 @@ const GROUP: GroupId = GroupId(0);
 /// A member of a cluster.
 #[derive(Clone, Debug)]
 pub struct Member {
+    data: Directory,
     cluster: Cluster,
     /// Its position among the nodes.
     position: usize,
@@ -35,7 +43,19 @@ impl Member {
             let what = "this is the directory of a cluster, not of a brick: sinter cluster status DIR shows its bricks";
             Error::new(Kind::Invalid, what).with(data.path().display())
         })?;
-        Ok(Some(Member { cluster, position }))
+        Ok(Some(Member { data: data.clone(), cluster, position }))
+    }
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+    /// Its position among the nodes.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+    /// Its brick.
+    pub fn brick(&self) -> Uuid {
+        self.place().brick
     }
     /// Refuses another brick than the one whose file this is.
     pub fn check(&self, brick: Uuid) -> Result<()> {
@@ -72,8 +92,14 @@ pub fn refuse_alone(data: &Directory, superblock: Option<&Superblock>) -> std::r
         Ok(Some(member)) => {
             let name = &member.place().name;
             let text = format!("{shown} is the brick of node {name} of a cluster, and can't be used alone");
-            let next = "ask the cluster, or mount its volumes: sinter cluster status DIR, sinter mount DIR VOLUME MOUNT, where DIR is \
-                        the cluster's directory";
+            let next = match member.cluster.name.as_ref() {
+                Some(cluster) => format!(
+                    "serve it as the node that it is: sinter serve {shown}; clients mount its volumes: sinter mount {cluster}/VOLUME MOUNT"
+                ),
+                None => "ask the cluster, or mount its volumes: sinter cluster status DIR, sinter mount DIR VOLUME MOUNT, where DIR is \
+                         the cluster's directory"
+                    .to_string(),
+            };
             Err(Failure::new(Exit::Failed, text).next(next))
         }
         Ok(None) if is_marked => {
@@ -91,20 +117,100 @@ pub fn refuse_alone(data: &Directory, superblock: Option<&Superblock>) -> std::r
 pub struct Node {
     member: Member,
     leading: Arc<Leading>,
+    /// None, if all clients are of this machine.
+    far: Option<Far>,
+}
+
+/// All that a node needs for other machines.
+struct Far {
+    badge: Arc<Badge>,
+    desk: Desk,
+    /// The last attempt to renew the certificate: its time, and what went wrong.
+    tried: Mutex<Option<(Instant, Error)>>,
 }
 
 impl Node {
     /// Connects an open brick to the others.
     pub fn start(brick: &Brick, member: Member) -> Result<Node> {
-        let Member { cluster, position } = &member;
+        let Member { data, cluster, position } = &member;
         let own = member.place();
         let others = cluster.nodes.iter().enumerate().filter(|(at, _)| at != position);
-        let others = others.map(|(_, node)| (brick_id(node), Address::Local(node.peers.clone()))).collect();
-        let (groups, id) = (brick.groups(), cluster.id);
-        groups.reach_others(id, &Address::Local(own.peers.clone()), others, None)?;
+        let others = others.map(|(_, node)| Ok((brick_id(node), node.peers.resolve()?)));
+        let others = others.collect::<Result<Vec<_>>>()?;
+        let (runtime, groups, id) = (brick.runtime(), brick.groups(), cluster.id);
+        let badge = cluster.name.is_some().then(|| Badge::read(data, cluster)).transpose()?.map(Arc::new);
+        let trust = badge.as_ref().map(|badge| badge.trust(runtime)).transpose()?;
+        groups.reach_others(id, &own.peers.resolve()?, others, trust)?;
         let served = Served::new(groups.clone(), &own.name, id, brick.stack_of());
-        let leading = served.serve_while_leading(brick.runtime(), Address::Local(own.clients.clone()), None);
-        Ok(Node { member, leading })
+        let far = badge.map(|badge| {
+            let keeper = Arc::new(Keeper::of_cluster(runtime, groups, &badge));
+            Far { desk: Desk { name: badge.name(), keeper }, badge, tried: Mutex::default() }
+        });
+        let address = own.clients.resolve()?;
+        let leading = match &far {
+            None => served.serve_while_leading(runtime, address, None),
+            Some(Far { desk: Desk { keeper, .. }, .. }) => {
+                let tenures: Arc<dyn Tenures> = keeper.clone();
+                served.behind(keeper.clone()).serve_while_leading(runtime, address, Some(tenures))
+            }
+        };
+        Ok(Node { member, leading, far })
+    }
+    /// Renews the brick's certificate if it is time, through whoever leads. The outcome, for an operator; what went wrong is tried again.
+    pub fn look(&self, brick: &Brick) -> Option<String> {
+        let Far { badge, tried, .. } = self.far.as_ref()?;
+        let mut tried = tried.lock().expect("no panic while held");
+        let is_soon = tried.as_ref().is_some_and(|(at, _)| at.elapsed() < AGAIN);
+        if is_soon || !badge.is_due(now_s(brick.runtime())) {
+            return None;
+        }
+        let before = tried.take().map(|(_, error)| error);
+        let Err(error) = self.renew(brick, badge) else {
+            return Some("this node's certificate was renewed".to_string());
+        };
+        let is_news = before.as_ref() != Some(&error);
+        let told = format!("this node's certificate can't be renewed, which is tried again: {error}");
+        *tried = Some((Instant::now(), error));
+        is_news.then_some(told)
+    }
+    fn renew(&self, brick: &Brick, badge: &Badge) -> Result<()> {
+        let runtime = brick.runtime();
+        let join = Join { secret: [].into(), name: "".into(), request: badge.request()?.into(), server: [].into() };
+        let mut last = Error::new(Kind::Host, "nobody leads");
+        for node in &self.member.cluster.nodes {
+            let (address, present, join) = (node.clients.resolve()?, badge.as_client(runtime)?, join.clone());
+            let world = runtime.clone();
+            let asked = on_core(&*brick.reactors()?, move || async move {
+                wire::client::join(&world, &address, &present, &join).await
+            });
+            match asked.and_then(crate::join::chain) {
+                Ok(chain) => {
+                    badge.renew(chain)?;
+                    brick.groups().renew_credentials(badge.credentials(Strangers::Refused, runtime)?);
+                    if let Some(server) = self.leading.server() {
+                        server.renew(badge.credentials(Strangers::Heard, runtime)?);
+                    }
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+    /// Answers a request about tokens and clients of other machines. Errors: `Unsupported`, if there are none; `Elsewhere`, if another
+    /// node leads.
+    pub fn answer(&self, brick: &Brick, ask: &NetworkRequest) -> Result<Answer> {
+        let desk = &self.far.as_ref().ok_or_else(not_listening)?.desk;
+        let server = self.leading.server().ok_or_else(|| {
+            let leader = self.status(brick).and_then(|status| status.leader);
+            let what = "another node of the cluster leads: ask that one";
+            Error::new(Kind::Elsewhere, what).with(leader.unwrap_or_else(|| "nobody leads yet".to_string()))
+        })?;
+        let clients = || {
+            let text = |node: &Place| node.clients.to_string().parse();
+            self.member.cluster.nodes.iter().map(text).take(control::tokens::ADDRESSES_MAX).collect()
+        };
+        desk.answer(brick, &server, &clients, ask)
     }
     /// Serves no client any more.
     pub fn stop(&self, brick: &Brick) -> Result<()> {
@@ -117,19 +223,14 @@ impl Node {
     /// Hangs up on a volume's clients, which come again and learn what was changed of it.
     pub fn hang_up(&self, brick: &Brick, volume: VolumeId) {
         if let Some(server) = self.leading.server() {
-            sessions_of(brick, volume).into_iter().for_each(|session| server.hang_up(session));
+            let sessions = sessions_of(brick.groups(), |holder| holder.volume == volume);
+            sessions.into_iter().for_each(|session| server.hang_up(session));
         }
     }
     /// Ends the sessions of a volume.
     pub fn expel_from(&self, brick: &Brick, volume: VolumeId) -> Result<()> {
         let Some(server) = self.leading.server() else { return Ok(()) };
-        let sessions = sessions_of(brick, volume);
-        on_core(&*brick.reactors()?, move || async move {
-            for session in sessions {
-                server.expel(session).await;
-            }
-            Ok(())
-        })
+        expel(&*brick.reactors()?, (brick.groups(), &server), |holder| holder.volume == volume)
     }
     /// Number of clients' requests that are under way.
     pub fn under_way(&self) -> usize {
@@ -152,17 +253,25 @@ impl Node {
             applied: applied.0,
             rebuilt,
             needs_heal,
+            peers: self.peers(brick),
         })
     }
-}
-
-fn sessions_of(brick: &Brick, volume: VolumeId) -> Vec<SessionId> {
-    let known = brick.groups().network_sessions().into_iter();
-    known.filter(|known| known.holder.volume == volume).map(|known| known.session).collect()
+    /// The other nodes, as this one reaches them.
+    fn peers(&self, brick: &Brick) -> Vec<PeerState> {
+        let others = self.member.cluster.nodes.iter().filter(|node| node.brick != self.member.brick());
+        let told = others.map(|node| {
+            let reach = brick.groups().reach(brick_id(node)).unwrap_or_default();
+            let error = (!reach.is_connected).then_some(reach.error).flatten();
+            let (node, connected) = (node.name.clone(), reach.is_connected);
+            PeerState { node, connected, error: error.map(|error| error.to_string()) }
+        });
+        told.collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::Spot;
     use super::*;
     use crate::directory;
     use crate::scratch::Scratch;
@@ -172,10 +281,10 @@ mod tests {
             name: format!("n{number}"),
             brick: Uuid([number; 16]),
             replica: number.into(),
-            clients: format!("/c/n{number}.clients").into(),
-            peers: format!("/c/n{number}.peers").into(),
+            clients: Spot::Local(format!("/c/n{number}.clients").into()),
+            peers: Spot::Local(format!("/c/n{number}.peers").into()),
         };
-        Cluster { id: [7; 16], nodes: (1..=3).map(node).collect() }
+        Cluster { id: [7; 16], name: None, wanted: 3, nodes: (1..=3).map(node).collect() }
     }
 
     #[test]

@@ -3,14 +3,17 @@
 //!
 //! Promises: what a node needs lies in its own brick's directory; a brick that is one of a cluster's is never opened alone; who asks for
 //! a cluster's state is told what its nodes say of themselves, and which of them say nothing. Absent by design: who leads, and what is
-//! committed (`group`). Absent so far: several machines, certificates between nodes, changes of members.
+//! committed (`group`). Absent so far: changes of members.
 
+mod badge;
 mod config;
 pub mod dev;
+pub mod forming;
 mod member;
 mod nodes;
 pub mod state;
 
+pub use badge::Badge;
 pub use config::{Cluster, is_cluster};
 pub use member::{Member, Node, refuse_alone};
 pub use nodes::Nodes;

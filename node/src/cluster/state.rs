@@ -5,6 +5,7 @@
 
 use super::config::Cluster;
 use super::dev::brick;
+use super::member::Member;
 use crate::admin::client::Client;
 use crate::admin::protocol::{Answer, Replica, Request, Status};
 use runtime::real::Directory;
@@ -25,7 +26,7 @@ pub struct ClusterState {
 }
 
 /// The state of a node.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, Clone, Debug)]
 pub struct NodeState {
     /// Its name.
     pub name: String,
@@ -35,8 +36,10 @@ pub struct NodeState {
     pub pid: Option<u32>,
     /// The reason why the brick takes no changes, if it takes none.
     pub read_only: Option<String>,
+    /// The reason why the node that was asked does not reach it, as far as it knows.
+    pub error: Option<String>,
     /// The state of its replica.
-    pub replica: Option<Replica>,
+    pub replica: Option<Box<Replica>>,
 }
 
 /// A node's part in its cluster.
@@ -88,6 +91,45 @@ pub fn ask(directory: &Directory, cluster: &Cluster) -> ClusterState {
     whole(nodes, cluster.majority())
 }
 
+/// The state of a cluster as one of its nodes sees it, whose brick lies in a directory.
+pub fn ask_node(data: &Path, member: &Member) -> ClusterState {
+    let cluster = member.cluster();
+    if !cluster.is_whole() {
+        let named: Vec<&str> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();
+        let (there, wanted) = (named.len(), cluster.wanted);
+        let health =
+            format!("{there} of {wanted} nodes have joined: {}; volumes are there once all have", listed(&named));
+        return ClusterState { healthy: false, health, leader: None, nodes: Vec::new() };
+    }
+    let own = &cluster.nodes[member.position()].name;
+    let asked = node(own.clone(), status(data), cluster);
+    if asked.pid.is_none() {
+        let health = format!(
+            "this node, {own}, does not run: start it with sinter serve {}, or ask another node",
+            data.display()
+        );
+        return ClusterState { healthy: false, health, leader: None, nodes: vec![asked] };
+    }
+    let replica = asked.replica.as_deref().cloned();
+    let leader = replica.as_ref().and_then(|replica| replica.leader.clone());
+    let peers = replica.map(|replica| replica.peers).unwrap_or_default();
+    let seen = cluster.nodes.iter().map(|place| {
+        let name = place.name.clone();
+        let peer = peers.iter().find(|peer| peer.node == name);
+        let error = peer.and_then(|peer| peer.error.clone());
+        let state = match peer {
+            _ if name == *own => return asked.clone(),
+            Some(peer) if !peer.connected => Part::Away,
+            None => Part::Away,
+            Some(_) if leader.as_ref() == Some(&name) => Part::Leads,
+            Some(_) if leader.is_some() => Part::Follows,
+            Some(_) => Part::Seeks,
+        };
+        NodeState { name, state, pid: None, read_only: None, error, replica: None }
+    });
+    whole(seen.collect(), cluster.majority())
+}
+
 fn status(brick: &Path) -> Option<Status> {
     match Client::connect(brick).ok()??.ask(&Request::Status).ok()? {
         Answer::Status(status) => Some(status),
@@ -97,18 +139,18 @@ fn status(brick: &Path) -> Option<Status> {
 
 fn node(name: String, status: Option<Status>, cluster: &Cluster) -> NodeState {
     let Some(Status { pid, read_only, replica, .. }) = status else {
-        return NodeState { name, state: Part::Away, pid: None, read_only: None, replica: None };
+        return NodeState { name, state: Part::Away, pid: None, read_only: None, error: None, replica: None };
     };
     // A brick that was put in the place of the node's is not the node.
     let own = replica.as_ref().filter(|replica| replica.cluster == crate::admin::protocol::to_hex(&cluster.id));
-    let state = match own {
+    let state = match own.map(|replica| &**replica) {
         None => Part::Away,
         Some(_) if read_only.is_some() => Part::Away,
         Some(Replica { leads: true, .. }) => Part::Leads,
         Some(Replica { leader: Some(leader), .. }) if *leader != name => Part::Follows,
         Some(_) => Part::Seeks,
     };
-    NodeState { name, state, pid: Some(pid), read_only, replica }
+    NodeState { name, state, pid: Some(pid), read_only, error: None, replica }
 }
 
 /// Says of the whole what follows from its nodes.
@@ -116,7 +158,7 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
     let all = nodes.len();
     let last = |node: &NodeState| node.replica.as_ref().map_or(0, |replica| replica.last);
     let committed = nodes.iter().filter_map(|node| Some(node.replica.as_ref()?.committed)).max().unwrap_or_default();
-    for node in nodes.iter_mut().filter(|node| node.state == Part::Follows) {
+    for node in nodes.iter_mut().filter(|node| node.state == Part::Follows && node.replica.is_some()) {
         if last(node).saturating_add(BEHIND_MAX) < committed {
             node.state = Part::Behind;
         }
@@ -166,6 +208,7 @@ mod tests {
             state: *state,
             pid: None,
             read_only: None,
+            error: None,
             replica: None,
         };
         let state = whole(parts.iter().enumerate().map(node).collect(), parts.len() / 2 + 1);
@@ -192,8 +235,8 @@ mod tests {
     #[test]
     fn a_node_that_lags_far_behind_counts_as_missing() {
         let node = |name: &str, state, last| {
-            let replica = Some(Replica { last, committed: last, ..Replica::default() });
-            NodeState { name: name.into(), state, pid: None, read_only: None, replica }
+            let replica = Some(Box::new(Replica { last, committed: last, ..Replica::default() }));
+            NodeState { name: name.into(), state, pid: None, read_only: None, error: None, replica }
         };
         let with = |last| {
             let nodes = vec![
@@ -214,20 +257,20 @@ mod tests {
 
     #[test]
     fn a_node_that_can_do_nothing_is_away() {
-        let cluster = Cluster { id: [7; 16], nodes: Vec::new() };
+        let cluster = Cluster { id: [7; 16], name: None, wanted: 0, nodes: Vec::new() };
         let replica = Replica { cluster: "07".repeat(16), leads: true, ..Replica::default() };
         let state = |status: Status| node("n1".into(), Some(status), &cluster).state;
-        let good = Status { replica: Some(replica.clone()), ..Status::default() };
+        let good = Status { replica: Some(Box::new(replica.clone())), ..Status::default() };
         assert_eq!(state(good.clone()), Part::Leads);
         assert_eq!(state(Status { read_only: Some("a write failed".into()), ..good.clone() }), Part::Away);
         assert_eq!(state(Status { replica: None, ..good.clone() }), Part::Away);
         let other = Replica { cluster: "08".repeat(16), ..replica.clone() };
-        assert_eq!(state(Status { replica: Some(other), ..good.clone() }), Part::Away);
+        assert_eq!(state(Status { replica: Some(other.into()), ..good.clone() }), Part::Away);
         let follows = Replica { leads: false, leader: Some("n2".into()), ..replica.clone() };
-        assert_eq!(state(Status { replica: Some(follows), ..good.clone() }), Part::Follows);
+        assert_eq!(state(Status { replica: Some(follows.into()), ..good.clone() }), Part::Follows);
         // It leads, as far as it knows, but others may too.
         let without_lease = Replica { leads: false, leader: Some("n1".into()), ..replica };
-        assert_eq!(state(Status { replica: Some(without_lease), ..good }), Part::Seeks);
+        assert_eq!(state(Status { replica: Some(without_lease.into()), ..good }), Part::Seeks);
         assert_eq!(node("n1".into(), None, &cluster).state, Part::Away);
     }
 }

@@ -6,7 +6,7 @@ use crate::admin::protocol::{Answer, Request};
 use crate::assembly::{self, Brick, Formatted, IfNew};
 use crate::backend::Backend;
 use crate::cli::{Format, Grow, Listen, Resources, Serve, Surfaces, Up};
-use crate::cluster::{Member, Node};
+use crate::cluster::{Member, Node, forming};
 use crate::config;
 use crate::daemon::{Mounted, Running, Until, Ways, say};
 use crate::directory;
@@ -89,7 +89,7 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     let listening = listen(&options.surfaces)?;
     let data = directory::existing(&options.data)?;
     let wanted = (&options.resources, &options.listen);
-    let member = member(&data, &options.listen)?;
+    let Some(member) = whole_member(&data, &options.listen, &signals)? else { return Ok(Exit::Done) };
     let opened = open(&data, (IfNew::Refuse, member), &options.device, wanted, signals, listening);
     let running = opened.map_err(|failure| {
         served_already(&options.data, failure, || format!("sinter status {}", options.data.display()))
@@ -100,15 +100,26 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// The place of a brick in a cluster, once that has all its nodes; the inner None if it is of none. None: somebody asked for the end before.
+fn whole_member(data: &Directory, listen: &Listen, signals: &Signals) -> Result<Option<Option<Member>>, Failure> {
+    let found = member(data, listen)?;
+    let Some(forming) = found.as_ref().filter(|member| !member.cluster().is_whole()) else { return Ok(Some(found)) };
+    let ready = |line: &str| drop(print(&format!("{line}\n")));
+    match forming::wait(data, (forming.cluster().clone(), forming.brick()), signals, ready)? {
+        // It is another file by now.
+        true => member(data, listen).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// The place of a brick in a cluster; None if it is of none. Errors: it would listen besides.
 fn member(data: &Directory, listen: &Listen) -> Result<Option<Member>, Failure> {
     let read =
         Member::read(data).map_err(|error| Failure::of(format!("can't serve {}", data.path().display()), &error));
     let member = read?;
-    if member.is_some() && listen.listen.is_some() {
-        let text =
-            format!("{} is a brick of a cluster, which can't be served to other machines yet", data.path().display());
-        return Err(Failure::new(Exit::Usage, text).next("leave --listen out"));
+    if member.is_some() && (listen.listen.is_some() || listen.name.is_some() || listen.wire_encryption.is_some()) {
+        let text = format!("{} is a brick of a cluster, which says itself how it is reached", data.path().display());
+        return Err(Failure::new(Exit::Usage, text).next("leave --listen, --name and --wire-encryption out"));
     }
     Ok(member)
 }

@@ -8,7 +8,7 @@ use crate::cli::{ClientCommand, ClientJoin, ClientRevoke};
 use crate::failure::{Exit, Failure};
 use crate::join;
 use crate::table::{Align, Table};
-use control::{ClientName, Token};
+use control::{ClientName, Role, Token};
 use std::io::BufRead;
 
 /// Asks the daemon, or joins a server.
@@ -38,6 +38,11 @@ fn revoke(options: &ClientRevoke) -> Result<(), Failure> {
 fn join(options: &ClientJoin) -> Result<(), Failure> {
     let failed = |error: base::Error| Failure::of("can't join", &error);
     let token: Token = read_token(&options.token)?.parse().map_err(|error| failed(error).exit(Exit::Usage))?;
+    if token.role != Role::Client {
+        let failure = Failure::new(Exit::Usage, "this is the token of a cluster's node");
+        return Err(failure
+            .next("sinter cluster join TOKEN --data DIR; one for clients: sinter token create DATA --volume VOLUME"));
+    }
     let name = match &options.name {
         Some(name) => name.parse::<ClientName>().map_err(failed)?,
         None => token.name.clone(),
@@ -61,7 +66,7 @@ fn join(options: &ClientJoin) -> Result<(), Failure> {
 }
 
 /// The token as it was given; a dash is for a line of standard input, which no list of processes shows.
-fn read_token(given: &str) -> Result<String, Failure> {
+pub(super) fn read_token(given: &str) -> Result<String, Failure> {
     if given != "-" {
         return Ok(given.to_string());
     }

@@ -1,25 +1,36 @@
 //! `sinter cluster`: a cluster on this machine.
 
 use super::brick::{become_daemon, mount_point, refuse_inside};
-use super::{print, print_json};
+use super::{print, print_json, start};
 use crate::admin::client::Client;
 use crate::admin::protocol::Request;
+use crate::assembly;
 use crate::backend::Backend;
-use crate::cli::{ClusterCommand, ClusterStatus, Dev, MEMORY_BYTES_MIN, PROCESSES, VOLUME_DEFAULT};
+use crate::cli::{
+    ClusterCommand, ClusterJoin, ClusterStatus, Create, Dev, Geometry, MEMORY_BYTES_MIN, NewNode, PROCESSES,
+    VOLUME_DEFAULT,
+};
 use crate::cluster::dev::{Home, brick, existing};
+use crate::cluster::forming::{self, First};
 use crate::cluster::state::{self, ClusterState, NodeState};
-use crate::cluster::{Cluster, Nodes};
+use crate::cluster::{Cluster, Member, Nodes};
 use crate::daemon::{Running, Until, Ways, say};
+use crate::directory;
 use crate::failure::{Exit, Failure};
 use crate::host::{self, Signals};
 use crate::memory;
+use crate::network::{own_hosts, with_port};
+use crate::progress::Progress;
 use crate::remote::{self, Wishes};
 use crate::table::{Align, Table, count};
 use console::{Addresses, Listening};
+use control::{Address, ClientName, Role, Token};
 use front::fuse::{self, MountOptions};
 use runtime::real::Directory;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use store::format::Uuid;
 
 /// Time for the nodes to find one that leads once a majority serves their bricks.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -29,9 +40,148 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Runs `sinter cluster ...`.
 pub fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
     match command {
+        ClusterCommand::Create(options) => create(options),
+        ClusterCommand::Join(options) => join(options),
         ClusterCommand::Dev(options) => dev(options),
         ClusterCommand::Status(options) => status(options),
     }
+}
+
+fn create(options: &Create) -> Result<Exit, Failure> {
+    let cluster: ClientName = parsed(&options.cluster)?;
+    let node = Making::start(&options.node, &format!("cluster {cluster}"))?;
+    let (name, brick) = (node.name.clone(), node.brick);
+    let first = First {
+        cluster: &cluster,
+        node: &name,
+        brick,
+        addresses: node.addresses.clone(),
+        wanted: options.nodes.into(),
+    };
+    let token = forming::create(&node.data, &first, super::token::now_s())?.to_text();
+    node.serve(&options.node).map_err(|failure| {
+        // Nobody else has the token.
+        let data = node.data.path().display();
+        failure.next(format!(
+            "then start it with sinter serve {data}; on the others: sinter cluster join {token} --data DIR"
+        ))
+    })?;
+    let (address, others) = (&node.addresses.0, options.nodes - 1);
+    if options.node.json {
+        let told = serde_json::json!({ "cluster": cluster.to_string(), "node": name.to_string(),
+                                       "address": address.to_string(), "nodes": options.nodes, "token": token });
+        print_json(&told)?;
+        return Ok(Exit::Done);
+    }
+    print(&format!(
+        "{cluster}: {name} at {address} is the first of {} nodes. On each of the other {others} machines, within an hour:\n  \
+         sinter cluster join {token} --data DIR\nThe token is a secret. How far it is: sinter cluster status {}\n",
+        options.nodes,
+        options.node.data.display()
+    ))?;
+    Ok(Exit::Done)
+}
+
+fn join(options: &ClusterJoin) -> Result<Exit, Failure> {
+    let failed = |error: base::Error| Failure::of("can't join", &error);
+    let token: Token =
+        super::client::read_token(&options.token)?.parse().map_err(|error| failed(error).exit(Exit::Usage))?;
+    if token.role != Role::Server {
+        let failure = Failure::new(Exit::Usage, "this is the token of a client");
+        return Err(
+            failure.next("sinter client join TOKEN; a node's token is the one that `sinter cluster create` printed")
+        );
+    }
+    let node = Making::start(&options.node, &format!("cluster {}", token.name))?;
+    let cluster = forming::join(&node.data, token, (&node.name, node.brick), node.addresses.clone())?;
+    node.serve(&options.node)?;
+    let (there, wanted) = (cluster.nodes.len(), cluster.wanted);
+    let named = cluster.name.as_ref().map(ToString::to_string).unwrap_or_default();
+    if options.node.json {
+        let told = serde_json::json!({ "cluster": named, "node": node.name.to_string(),
+                                       "address": node.addresses.0.to_string(), "nodes": wanted, "joined": there });
+        print_json(&told)?;
+        return Ok(Exit::Done);
+    }
+    let data = options.node.data.display();
+    let next = match cluster.is_whole() {
+        true => format!(
+            "All are there. Whoever leads (sinter cluster status {data}) makes volumes: sinter volume create DATA NAME"
+        ),
+        false => format!("How far it is: sinter cluster status {data}"),
+    };
+    print(&format!("{} has joined {named}: {there} of {wanted} nodes. {next}\n", node.name))?;
+    Ok(Exit::Done)
+}
+
+fn parsed(name: &str) -> Result<ClientName, Failure> {
+    name.parse().map_err(|error| Failure::of("can't take this name", &error).exit(Exit::Usage))
+}
+
+/// A node that is being made: its brick is formatted.
+struct Making {
+    data: Directory,
+    name: ClientName,
+    brick: Uuid,
+    /// The addresses where it serves clients, and where it listens for bricks.
+    addresses: (Address, Address),
+}
+
+impl Making {
+    fn start(options: &NewNode, what: &str) -> Result<Making, Failure> {
+        host::make_files_private();
+        let failed = |error: base::Error| Failure::of(format!("can't make a node of {what}"), &error);
+        let name = match &options.name {
+            Some(name) => parsed(name)?,
+            None => crate::network::own_name().map_err(failed)?,
+        };
+        let addresses = addresses(options.address.as_deref()).map_err(failed)?;
+        let data = directory::make(&options.data)?;
+        if let Some(member) = Member::read(&data).map_err(failed)? {
+            let named = member.cluster().name.as_ref().map(ToString::to_string).unwrap_or_default();
+            let text = format!("{} is a brick of cluster {named} already", data.path().display());
+            return Err(
+                Failure::new(Exit::Failed, text).next(format!("start it: sinter serve {}", data.path().display()))
+            );
+        }
+        // One group: so a change is one record of one order.
+        let geometry = Geometry {
+            size: options.size,
+            segment_size: None,
+            groups: Some(1),
+            device: None,
+            flash: Vec::new(),
+            disk: Vec::new(),
+        };
+        let memory_max = options.memory_max.unwrap_or_else(memory::default_max_bytes);
+        let progress = Progress::new("formatting", None);
+        let brick = assembly::format_or_find(&data, &geometry, memory_max, &progress.tell())?;
+        progress.clear();
+        Ok(Making { data, name, brick, addresses })
+    }
+    /// Serves the brick in the background.
+    fn serve(&self, options: &NewNode) -> Result<(), Failure> {
+        let mut arguments: Vec<OsString> = vec!["serve".into(), self.data.path().into()];
+        if let Some(bytes) = options.memory_max {
+            arguments.extend(["--memory-max".into(), bytes.to_string().into()]);
+        }
+        start::daemon(&arguments, &self.data.path().display().to_string(), None)
+    }
+}
+
+/// The addresses for clients, and for bricks at the next port.
+fn addresses(wanted: Option<&str>) -> base::Result<(Address, Address)> {
+    let text = match wanted {
+        Some(text) => text.to_string(),
+        None => with_port(&own_hosts(false)?[0].to_string()),
+    };
+    let clients: Address = text.parse()?;
+    let (host, port) = text.rsplit_once(':').expect("an address has a port");
+    let next = port.parse::<u16>().ok().and_then(|port| port.checked_add(1));
+    let next = next.ok_or_else(|| {
+        base::Error::new(base::Kind::Invalid, "the port behind the last is none: give one below 65535").with(port)
+    })?;
+    Ok((clients, format!("{host}:{next}").parse()?))
 }
 
 fn dev(options: &Dev) -> Result<Exit, Failure> {
@@ -136,10 +286,17 @@ fn make_volume(brick: &Path) -> Result<bool, Failure> {
 }
 
 fn status(options: &ClusterStatus) -> Result<Exit, Failure> {
-    let (directory, cluster) = existing(&options.directory)?;
-    let state = state::ask(&directory, &cluster);
+    let of_node = Directory::open(&options.directory).ok().and_then(|data| Member::read(&data).ok().flatten());
+    let state = match of_node {
+        Some(member) => state::ask_node(&options.directory, &member),
+        None => {
+            let (directory, cluster) = existing(&options.directory)?;
+            state::ask(&directory, &cluster)
+        }
+    };
     match options.json {
         true => print_json(&state)?,
+        false if state.nodes.is_empty() => print(&format!("{}\n", state.health))?,
         false => print(&format!("{}\n\n{}", state.health, table(&state)))?,
     }
     Ok(if state.healthy { Exit::Done } else { Exit::Failed })
@@ -155,12 +312,13 @@ fn table(state: &ClusterState) -> String {
         ("process", Align::Right),
     ];
     let mut table = Table::new(&columns);
-    for NodeState { name, state, pid, read_only, replica } in &state.nodes {
+    for NodeState { name, state, pid, read_only, error, replica } in &state.nodes {
         let figure = |figure: Option<u64>| figure.map_or("-".to_string(), count);
         let replica = replica.as_ref();
-        let told = match read_only {
-            Some(why) => format!("{}: takes no changes: {why}", state.name()),
-            None => state.name().to_string(),
+        let told = match (read_only, error) {
+            (Some(why), _) => format!("{}: takes no changes: {why}", state.name()),
+            (None, Some(why)) => format!("{}: {why}", state.name()),
+            (None, None) => state.name().to_string(),
         };
         table.row(vec![
             name.clone(),

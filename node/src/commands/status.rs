@@ -38,7 +38,7 @@ fn table(status: &Status) -> String {
     if let Some(what) = &status.ending {
         row("ending", what.clone());
     }
-    if let Some(Replica { node, leads, leader, term, committed, applied, .. }) = &status.replica {
+    if let Some(Replica { node, leads, leader, term, committed, applied, .. }) = status.replica.as_deref() {
         let role = match (leads, leader) {
             (true, _) => "leads".to_string(),
             (false, Some(leader)) if leader != node => format!("follows {leader}"),

@@ -75,7 +75,7 @@ fn create(options: &TokenCreate) -> Result<(), Failure> {
 }
 
 /// The time in seconds since 1970.
-fn now_s() -> u64 {
+pub(super) fn now_s() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 

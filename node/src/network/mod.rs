@@ -3,26 +3,28 @@
 //! Promises: nothing listens unless somebody said `--listen`; who is revoked is gone at once; sessions of clients outlive the daemon.
 //! Absent by design: what clients do (`layer::Served`), certificates and their file (`control`).
 
+mod desk;
 mod identity;
 mod keeper;
+mod replicated;
 mod users;
 
-pub use identity::{own_name, secret, with_port};
-pub use keeper::now_s;
+pub use desk::{Desk, expel};
+pub use identity::{DIRECTORY, open, own_hosts, own_name, secret, with_port};
+pub use keeper::{Keeper, now_s, sessions_of};
+pub use replicated::VOLUME;
 pub use users::users;
 
-use crate::admin::protocol::{self, Attached, Granted, Invited, Joined, NetworkRequest, TokenMade};
+use crate::admin::protocol::{Answer, Attached, NetworkRequest};
 use crate::assembly::{Brick, on_core};
 use crate::cli::Listen;
 use crate::failure::{Exit, Failure};
 use base::{Error, Kind, Result, SessionId, VolumeId};
-use control::{Address as Place, ClientName, Grant, Invitation, Rights, Role, Token, Wish};
+use control::{Address as Place, ClientName};
 use group::Groups;
-use keeper::Keeper;
-use layer::Served;
+use layer::{Served, Tenures};
 use runtime::net::Address;
 use runtime::real::{Directory, Reactors};
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,10 +36,9 @@ const RENEWAL_LOOK: Duration = Duration::from_secs(3600);
 
 /// A brick that listens.
 pub struct Listener {
-    name: ClientName,
     address: SocketAddr,
     groups: Arc<Groups>,
-    keeper: Arc<Keeper>,
+    desk: Desk,
     server: Arc<Server<Served>>,
     looked: Mutex<Instant>,
 }
@@ -57,7 +58,7 @@ impl Listener {
         let network = identity::open(data, identity, cluster, now_s(runtime)).map_err(failed)?;
         let cluster = network.cluster();
         let encryption = Encryption::from(listen.wire_encryption.unwrap_or_default());
-        let keeper = Arc::new(Keeper::new(network, runtime, groups, encryption).map_err(failed)?);
+        let keeper = Arc::new(Keeper::alone(network, runtime, groups, encryption).map_err(failed)?);
         let credentials = keeper.credentials().map_err(failed)?;
         let found = runtime.net.resolve(wanted).map_err(failed)?;
         let listener = runtime.net.listen(found.first().expect("a name has an address")).map_err(failed)?;
@@ -65,11 +66,11 @@ impl Listener {
             return Err(Failure::new(Exit::Usage, format!("can't listen at {wanted}: it is no HOST:PORT")));
         };
         let served = Served::new(groups.clone(), name.as_str(), cluster.0, brick.stack_of()).behind(keeper.clone());
-        let known = keeper::sessions_of(groups, |_| true);
+        let known = sessions_of(groups, |_| true);
         let server = served.start(runtime, listener, Some(credentials), &known);
-        keeper.serve(&server);
-        let looked = Mutex::new(Instant::now());
-        Ok(Some(Listener { name, address, groups: groups.clone(), keeper, server, looked }))
+        keeper.serves(&server);
+        let (looked, desk) = (Mutex::new(Instant::now()), Desk { name, keeper });
+        Ok(Some(Listener { address, groups: groups.clone(), desk, server, looked }))
     }
 
     /// The address where it listens.
@@ -81,7 +82,7 @@ impl Listener {
     pub fn warning(&self) -> Option<String> {
         let what = "contents go unencrypted over the network to clients that were told so too (wire-encryption is off): who reads along \
                     there reads files; start this daemon without --wire-encryption off, and without it in its config file, to encrypt";
-        (self.keeper.encryption() == Encryption::Off).then(|| what.to_string())
+        (self.desk.keeper.encryption() == Encryption::Off).then(|| what.to_string())
     }
 
     /// Renews the server's certificate if it is time. What went wrong, for an operator; it is tried again an hour later.
@@ -91,7 +92,7 @@ impl Listener {
             return None;
         }
         *looked = Instant::now();
-        let renewed = self.keeper.renew().transpose()?;
+        let renewed = self.desk.keeper.renew().transpose()?;
         match renewed.map(|credentials| self.server.renew(credentials)) {
             Ok(()) => Some("the server's certificate was renewed".to_string()),
             Err(error) => Some(format!("the server's certificate can't be renewed: {error}")),
@@ -112,29 +113,6 @@ impl Listener {
         self.server.under_way()
     }
 
-    /// The sessions of clients.
-    pub fn attached(&self, volumes: &[base::Volume]) -> Vec<Attached> {
-        let known = self.groups.network_sessions().into_iter();
-        let told = known.map(|known| Attached {
-            client: String::from_utf8_lossy(known.holder.client.as_bytes()).into_owned(),
-            volume: name_of(volumes, known.holder.volume),
-            connected: self.server.is_connected(known.session),
-        });
-        told.collect()
-    }
-
-    /// Ends the sessions that `is_meant` picks, with their connections.
-    fn expel(&self, reactors: &Reactors, is_meant: impl Fn(&base::Holder) -> bool) -> Result<()> {
-        let sessions = keeper::sessions_of(&self.groups, is_meant);
-        let server = self.server.clone();
-        on_core(reactors, move || async move {
-            for session in sessions {
-                server.expel(session).await;
-            }
-            Ok(())
-        })
-    }
-
     /// Reserves a volume for a session of the server itself, once the kernels of clients have let go of what they may not cache beside it
     /// (rule R2). Errors: `Busy`, if they have not in time.
     pub fn claim(&self, reactors: &Reactors, volume: VolumeId, session: SessionId) -> Result<()> {
@@ -148,61 +126,23 @@ impl Listener {
 
     /// Hangs up on a volume's clients, which come again and learn what was changed of it.
     pub fn hang_up(&self, volume: VolumeId) {
-        let sessions = keeper::sessions_of(&self.groups, |holder| holder.volume == volume);
+        let sessions = sessions_of(&self.groups, |holder| holder.volume == volume);
         sessions.into_iter().for_each(|session| self.server.hang_up(session));
     }
 
     /// Ends the sessions of a volume.
     pub fn expel_from(&self, reactors: &Reactors, volume: VolumeId) -> Result<()> {
-        self.expel(reactors, |holder| holder.volume == volume)
+        expel(reactors, (&self.groups, &self.server), |holder| holder.volume == volume)
+    }
+
+    /// The sessions of clients.
+    pub fn attached(&self, volumes: &[base::Volume]) -> Vec<Attached> {
+        desk::attached(&self.groups, &self.server, volumes)
     }
 
     /// Answers a request about tokens and clients.
-    pub fn answer(&self, brick: &Brick, ask: &NetworkRequest) -> Result<protocol::Answer> {
-        let volumes = brick.volumes()?;
-        match ask {
-            NetworkRequest::CreateToken { volumes: names, read_only, squash_root, life_s, uses, addresses } => {
-                let grant = |name: &String| -> Result<Grant> {
-                    let volume = brick.volume(name)?.id;
-                    Ok(Grant { volume, read_only: *read_only, root_squash: *squash_root })
-                };
-                let rights = Rights::new(names.iter().map(grant).collect::<Result<Vec<_>>>()?)?;
-                let wish = Wish { role: Role::Client, rights, uses: *uses, life_s: *life_s };
-                self.create_token(wish, addresses).map(protocol::Answer::Token)
-            }
-            NetworkRequest::Tokens => {
-                let told = |token: &Invitation| invited(token, &volumes);
-                Ok(protocol::Answer::Tokens(self.keeper.read(|network| network.tokens().iter().map(told).collect())))
-            }
-            NetworkRequest::RevokeToken { id } => {
-                self.keeper.change(|network, now_s| network.revoke_token(id, now_s))?;
-                Ok(protocol::Answer::Done)
-            }
-            NetworkRequest::Clients => {
-                let attached = self.attached(&volumes);
-                let told = |(name, client): (&ClientName, &control::Client)| joined(name, client, &volumes, &attached);
-                Ok(protocol::Answer::Clients(self.keeper.read(|network| network.clients().iter().map(told).collect())))
-            }
-            NetworkRequest::RevokeClient { name } => {
-                self.keeper.change(|network, now_s| network.revoke_client(name, now_s))?;
-                self.expel(&*brick.reactors()?, |holder| holder.client.as_bytes() == name.as_bytes())?;
-                Ok(protocol::Answer::Done)
-            }
-        }
-    }
-
-    fn create_token(&self, wish: Wish, addresses: &[String]) -> Result<TokenMade> {
-        let addresses = match addresses.is_empty() {
-            true => self.own_addresses()?,
-            false => addresses.iter().map(|text| identity::with_port(text).parse()).collect::<Result<_>>()?,
-        };
-        let secret =
-            control::Secret(secret().map_err(|failure| Error::new(Kind::Host, "no random numbers").with(failure))?);
-        let place = (self.name.clone(), addresses);
-        let token: Token = self.keeper.change(|network, now_s| network.create_token(wish, secret, place, now_s))?;
-        let id = self.keeper.read(|network| network.tokens().last().map(Invitation::id)).expect("one was made");
-        let addresses = token.addresses.iter().map(Place::to_string).collect();
-        Ok(TokenMade { id, name: self.name.to_string(), token: token.to_text(), addresses })
+    pub fn answer(&self, brick: &Brick, ask: &NetworkRequest) -> Result<Answer> {
+        self.desk.answer(brick, &self.server, &|| self.own_addresses(), ask)
     }
 
     /// The addresses under which clients reach this server.
@@ -229,45 +169,4 @@ pub fn not_listening() -> Error {
     let what =
         "the brick's daemon does not listen: start it with --listen ADDRESS (sinter serve BRICK --listen 0.0.0.0)";
     Error::new(Kind::Unsupported, what)
-}
-
-fn name_of(volumes: &[base::Volume], id: VolumeId) -> String {
-    let found = volumes.iter().find(|volume| volume.id == id);
-    let named = |volume: &base::Volume| String::from_utf8_lossy(volume.name.as_bytes()).into_owned();
-    found.map_or_else(|| format!("volume {} (deleted)", id.0), named)
-}
-
-fn granted(rights: &Rights, volumes: &[base::Volume]) -> Vec<Granted> {
-    let of = |grant: &Grant| Granted {
-        volume: name_of(volumes, grant.volume),
-        read_only: grant.read_only,
-        squash_root: grant.root_squash,
-    };
-    rights.grants().iter().map(of).collect()
-}
-
-fn invited(token: &Invitation, volumes: &[base::Volume]) -> Invited {
-    Invited {
-        id: token.id(),
-        volumes: granted(&token.rights, volumes),
-        expires_s: token.expires_s,
-        uses: token.uses,
-        used_by: token.used.iter().map(|used| used.name.to_string()).collect(),
-        revoked_s: token.revoked_s,
-    }
-}
-
-fn joined(name: &ClientName, client: &control::Client, volumes: &[base::Volume], attached: &[Attached]) -> Joined {
-    let mut mounted = BTreeMap::new();
-    for attached in attached.iter().filter(|attached| attached.client == name.as_str()) {
-        *mounted.entry(attached.volume.clone()).or_insert(false) |= attached.connected;
-    }
-    Joined {
-        name: name.to_string(),
-        volumes: granted(&client.rights, volumes),
-        joined_s: client.joined_s,
-        valid_until_s: client.certificates.iter().map(|issued| issued.not_after_s).max().unwrap_or_default(),
-        revoked_s: client.revoked_s,
-        mounted,
-    }
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Each test program uses its own part.
 
+pub mod machine;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};

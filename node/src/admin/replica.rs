@@ -1,0 +1,42 @@
+//! A node of a cluster, as its daemon tells of it.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of a replica, as its node knows it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct Replica {
+    /// The identity of its cluster.
+    pub cluster: String,
+    /// The name of its node.
+    pub node: String,
+    /// True if it serves clients, and no other can.
+    pub leads: bool,
+    /// The node that leads, as far as this one knows.
+    pub leader: Option<String>,
+    /// The term.
+    pub term: u64,
+    /// The last record in its log.
+    pub last: u64,
+    /// The last one that it knows to be on a majority of the nodes.
+    pub committed: u64,
+    /// The last one that its state has.
+    pub applied: u64,
+    /// Times that it has built its state again, because a leader before had ordered what is void.
+    pub rebuilt: u64,
+    /// Times that another node was found to need what this one no longer keeps, or a message had to be dropped.
+    pub needs_heal: u64,
+    /// The other nodes, as this one reaches them.
+    #[serde(default)]
+    pub peers: Vec<PeerState>,
+}
+
+/// Another node of a cluster.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct PeerState {
+    /// Its name.
+    pub node: String,
+    /// True while both hear each other.
+    pub connected: bool,
+    /// The reason why not.
+    pub error: Option<String>,
+}
