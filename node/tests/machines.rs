@@ -202,8 +202,12 @@ fn a_cluster_that_is_being_formed_outlasts_kills_and_ends() {
     first.terminate();
     second.terminate();
     three.machine.succeed(&["down", text(&three.data)]);
+    // One that was killed after the last node had joined, and before the others were told, tells them still.
+    File::create(one.data.join("forming")).expect("writable");
     let daemons = nodes.each_ref().map(Node::serve);
+    assert!(daemons[0].ready.contains("waits for all its nodes"), "{}", daemons[0].ready);
     nodes.iter().for_each(|node| drop(node.until("healthy: 3 of 3 bricks, n")));
+    assert!(!one.data.join("forming").exists());
     daemons.into_iter().for_each(|daemon| drop(daemon.terminate()));
     drop(scratch);
 }

@@ -17,7 +17,7 @@ use control::{
     client,
 };
 use group::{Answer, Context};
-use runtime::real::Directory;
+use runtime::real::{Access, Directory};
 use runtime::{Buf, Runtime, tasks};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -34,7 +34,9 @@ pub const TOKEN_LIFE_S: u64 = 3600;
 /// Pause between two looks at how far it is.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time for the other nodes to ask, once the cluster is whole: they ask each second. One that has not asked by then asks whoever leads.
-const TELLING: Duration = Duration::from_secs(30);
+const TELLING: Duration = Duration::from_secs(10);
+/// A file in the directory of the first node's brick, as long as others may not know that the cluster is whole.
+const TELLS: &str = "forming";
 
 /// A brick that wants to join, as it says itself.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -81,6 +83,10 @@ pub fn create(data: &Directory, first: &First<'_>, now_s: u64) -> std::result::R
     let mut cluster =
         Cluster { id: network.cluster().0, name: Some(first.cluster.clone()), wanted: first.wanted, nodes: Vec::new() };
     take_in(&mut cluster, &network);
+    match data.file(TELLS, Access::Create) {
+        Err(error) if error.kind != Kind::Exists => return Err(failed(error)),
+        _ => {}
+    }
     // With this file the brick is one of the cluster.
     cluster.write(data, Some(first.brick)).map_err(failed)?;
     Ok(others)
@@ -159,6 +165,11 @@ fn check_place(cluster: &Cluster, wish: &ServerWish) -> Result<()> {
     }
 }
 
+/// True if a brick's cluster lacks nodes, or has others that may not know that it does not.
+pub fn is_under_way(data: &Directory, cluster: &Cluster) -> bool {
+    !cluster.is_whole() || data.file(TELLS, Access::Read).is_ok()
+}
+
 /// Waits until the cluster of the brick in a directory has all its nodes; false, if somebody asked for the end before. `ready` is called
 /// once the others can join.
 pub fn wait(
@@ -193,6 +204,15 @@ pub fn wait(
         if whole || comes {
             if let Way::Founder(founder) = way {
                 founder.stop(&world);
+                if whole {
+                    let told = match std::fs::remove_file(data.at(TELLS)) {
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                        removed => removed.and_then(|()| data.sync()),
+                    };
+                    told.map_err(|error| {
+                        Failure::io(format!("can't remove {TELLS} from {}", data.path().display()), &error)
+                    })?;
+                }
             }
             return Ok(whole && !comes);
         }

@@ -103,7 +103,8 @@ pub fn serve(options: &Serve) -> Result<Exit, Failure> {
 /// The place of a brick in a cluster, once that has all its nodes; the inner None if it is of none. None: somebody asked for the end before.
 fn whole_member(data: &Directory, listen: &Listen, signals: &Signals) -> Result<Option<Option<Member>>, Failure> {
     let found = member(data, listen)?;
-    let Some(forming) = found.as_ref().filter(|member| !member.cluster().is_whole()) else { return Ok(Some(found)) };
+    let is_under_way = |member: &&Member| forming::is_under_way(data, member.cluster());
+    let Some(forming) = found.as_ref().filter(is_under_way) else { return Ok(Some(found)) };
     let ready = |line: &str| drop(print(&format!("{line}\n")));
     match forming::wait(data, (forming.cluster().clone(), forming.brick()), signals, ready)? {
         // It is another file by now.
