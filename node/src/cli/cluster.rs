@@ -48,7 +48,7 @@ pub struct ClusterJoin {
 /// A node that is to be made.
 #[derive(Args, Debug)]
 pub struct NewNode {
-    /// Directory of the node's brick; made if only its last component is missing
+    /// Directory of the node's brick; made if only its last component is missing [default: none, it must be given]
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// Name of the node: 1 to 64 letters, digits, dots, dashes and underscores [default: the host's name]
