@@ -84,7 +84,7 @@ fn a_machine_joins_with_a_token_and_is_known_until_it_is_revoked() {
     assert_eq!(json(&["client", "list", data]), clients);
     succeed(&["client", "revoke", data, "c1"]);
     assert!(succeed(&["client", "list", data]).contains("revoked"));
-    refused(&token(&home, &[]), "c1", &etc, &["was revoked", "remove the key"]);
+    refused(&token(&home, &[]), "c1", &etc, &["was revoked", "remove its file"]);
     fail(&["client", "revoke", data, "c9"], 1, &["no such client", "sinter client list"]);
     daemon.terminate();
     home.check();
