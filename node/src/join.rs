@@ -3,6 +3,7 @@
 //! Promises: nothing is sent to a server that the token does not vouch for; a join that was interrupted may be done again; the key
 //! never leaves the machine. Absent by design: what the server decides.
 
+use crate::assembly::on_core;
 use crate::directory;
 use crate::failure::Failure;
 use crate::host;
@@ -63,6 +64,28 @@ pub fn ask(token: &Token, join: &hello::Join) -> Result<hello::Joined> {
                 Err(error) if error.kind == Kind::Permission => return Err(error),
                 Err(error) => last = error.with(place),
             }
+        }
+    }
+    Err(last)
+}
+
+/// Asks servers one after the other for another certificate of the key of this request. `present`: the credentials of the certificate that
+/// there is. Errors: those of the last one.
+pub fn renewed(
+    (reactors, runtime): (&Reactors, &Runtime),
+    addresses: Vec<Address>,
+    present: &(Credentials, Box<str>),
+    request: Vec<u8>,
+) -> Result<Chain> {
+    let join = hello::Join::renewal(request);
+    let mut last = Error::new(Kind::Host, "no server is known");
+    for address in addresses {
+        let (runtime, present, join) = (runtime.clone(), present.clone(), join.clone());
+        let asked =
+            on_core(reactors, move || async move { wire::client::join(&runtime, &address, &present, &join).await });
+        match asked {
+            Ok(answer) => return chain(answer),
+            Err(error) => last = error,
         }
     }
     Err(last)

@@ -33,7 +33,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::client::{Options, Reach};
-use wire::codec::hello::{Caching, HelloOk, Join, Reason, Refused};
+use wire::codec::hello::{Caching, HelloOk, Reason, Refused};
 use wire::tls::{Authority, Credentials, Encryption, Identity as Bearer};
 use wire::{Client, Sharer};
 
@@ -495,30 +495,12 @@ impl Remote {
     }
     fn renewed(&self, joined: &Joined, membership: &mut Membership) -> Result<()> {
         let present = credentials(membership, &self.runtime, Encryption::On)?;
-        let join = Join {
-            secret: [].into(),
-            name: "".into(),
-            request: make_request(&membership.key)?.into(),
-            server: [].into(),
-        };
-        let mut last = Error::new(Kind::Host, "no server is known");
         let addresses = joined.addresses.lock().expect("no panic while held").clone();
-        for address in addresses {
-            let runtime = self.runtime.clone();
-            let (present, join) = (present.clone(), join.clone());
-            let asked = on_core(&*self.reactors()?, move || async move {
-                wire::client::join(&runtime, &address, &present, &join).await
-            });
-            match asked {
-                Ok(answer) => {
-                    membership.renew(&files(&joined.memberships)?, crate::join::chain(answer)?)?;
-                    self.client.renew(credentials(membership, &self.runtime, joined.encryption)?.0);
-                    return Ok(());
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let world = (&*self.reactors()?, &self.runtime);
+        let chain = crate::join::renewed(world, addresses, &present, make_request(&membership.key)?)?;
+        membership.renew(&files(&joined.memberships)?, chain)?;
+        self.client.renew(credentials(membership, &self.runtime, joined.encryption)?.0);
+        Ok(())
     }
     /// News since the last call, for an operator: of the way to the server, and of the certificate.
     pub fn news(&self) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Three bricks on one machine that replicate each other, as real processes: what was written is there whatever node is killed.
 
-use crate::daemon::{Daemon, Scratch, fail, mounts_below, refused, run, sinter, succeed, text};
+use crate::daemon::{Daemon, Scratch, eventually, fail, mounts_below, refused, run, sinter, succeed, text};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -54,15 +54,15 @@ impl Cluster {
     }
     /// Waits until what `cluster status` says begins with this.
     fn until(&self, health: &str) -> serde_json::Value {
-        let began = Instant::now();
-        loop {
-            let status = self.status();
-            if status["health"].as_str().is_some_and(|told| told.starts_with(health)) {
-                return status;
-            }
-            assert!(began.elapsed() < RECOVERY, "{health}: {status}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        eventually(RECOVERY, || is_so(self.status(), health))
+    }
+}
+
+/// The state of a cluster if its health begins with this, or else what it is.
+pub fn is_so(status: serde_json::Value, health: &str) -> Result<serde_json::Value, String> {
+    match status["health"].as_str().is_some_and(|told| told.starts_with(health)) {
+        true => Ok(status),
+        false => Err(format!("{health}: {status}")),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Three machines that become a cluster, and a client: few commands from empty directories to a volume that any one of the three may leave.
 
+use crate::cluster::is_so;
 use crate::daemon::machine::{Machine, machines};
-use crate::daemon::{Daemon, Scratch, run, sinter, succeed, text};
+use crate::daemon::{Daemon, Scratch, eventually, held, run, sinter, succeed, text};
 use control::client::Membership;
 use control::{ClientName, Held, Network, Rights, Role, Secret, ServerWish, Uuid, Wish};
 use runtime::real::Directory;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -48,15 +48,7 @@ impl Node {
     }
     /// Waits until the node says this of its cluster; what it says.
     fn until(&self, health: &str) -> serde_json::Value {
-        let began = Instant::now();
-        loop {
-            let status = self.status();
-            if status["health"].as_str().is_some_and(|told| told.starts_with(health)) {
-                return status;
-            }
-            assert!(began.elapsed() < PATIENCE, "{health}: {status}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        eventually(PATIENCE, || is_so(self.status(), health))
     }
 }
 
@@ -78,15 +70,9 @@ fn token_of(told: &str) -> String {
 
 /// The node that leads, as the first that knows tells.
 fn leader(nodes: &[Node; 3]) -> usize {
-    let began = Instant::now();
-    loop {
-        let named = nodes.iter().find_map(|node| node.status()["leader"].as_str().map(str::to_string));
-        if let Some(name) = named {
-            return name[1..].parse::<usize>().expect("n1 to n3") - 1;
-        }
-        assert!(began.elapsed() < PATIENCE, "nobody leads");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let named = |node: &Node| node.status()["leader"].as_str().map(str::to_string);
+    let name = eventually(PATIENCE, || nodes.iter().find_map(named).ok_or_else(|| "nobody leads".to_string()));
+    name[1..].parse::<usize>().expect("n1 to n3") - 1
 }
 
 /// Writes files durably; the longest time that one took.
@@ -212,13 +198,6 @@ fn a_cluster_that_is_being_formed_outlasts_kills_and_ends() {
     drop(scratch);
 }
 
-/// The files of a node in its brick's directory.
-fn files(path: &Path) -> Held {
-    fs::create_dir_all(path).expect("writable");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("its owner");
-    Held::lock(Directory::open(path).expect("just made"), |from, to| fs::rename(from, to)).expect("nobody else")
-}
-
 /// Nodes whose certificates are older than 60 days get other ones from whoever leads, which go on serving and being believed.
 #[test]
 fn old_certificates_of_nodes_are_renewed() {
@@ -240,7 +219,7 @@ fn old_certificates_of_nodes_are_renewed() {
         (node, data, status["brick"].as_str().and_then(|brick| brick.parse::<Uuid>().ok()).expect("an identity"))
     });
     // As if all had been made then.
-    let mut network = Network::create(files(&bricks[0].1.join("network")), cluster, bricks[0].2, now_s).expect("new");
+    let mut network = Network::create(held(&bricks[0].1.join("network")), cluster, bricks[0].2, now_s).expect("new");
     let port = |at: usize| 17_400 + 10 * at;
     let address = |port: usize| format!("127.0.0.1:{port}").parse::<control::Address>().expect("an address");
     let mut nodes = Vec::new();
@@ -248,8 +227,8 @@ fn old_certificates_of_nodes_are_renewed() {
         let wish = Wish { role: Role::Server, rights: Rights::none(), uses: 1, life_s: 60 };
         let place = (name.clone(), vec![address(port(0))]);
         let token = network.create_token(wish, Secret([at as u8 + 1; 16]), place, now_s).expect("a token");
-        let held = files(&data.join("membership"));
-        let joining = control::client::begin(&held, &name, token.clone()).expect("nothing there");
+        let files = held(&data.join("membership"));
+        let joining = control::client::begin(&files, &name, token.clone()).expect("nothing there");
         let (clients, peers) = (address(port(at)), address(port(at) + 1));
         let wanted = ServerWish { brick: *brick, name: node.parse().expect("a name"), clients, peers };
         let chain = network.admit_server(&token.secret, &joining.request, &wanted, now_s).expect("invited");
@@ -261,7 +240,7 @@ fn old_certificates_of_nodes_are_renewed() {
     drop(network);
     for (at, (_, data, brick)) in bricks.iter().enumerate() {
         if at > 0 {
-            drop(Network::install(files(&data.join("network")), &state, cluster).expect("whole"));
+            drop(Network::install(held(&data.join("network")), &state, cluster).expect("whole"));
         }
         let hex = |uuid: Uuid| uuid.to_string().replace('-', "");
         let file = serde_json::json!({ "version": 2, "cluster": hex(cluster), "brick": hex(*brick), "name": "prod",
@@ -297,9 +276,5 @@ fn old_certificates_of_nodes_are_renewed() {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}: not within {} s", PATIENCE.as_secs());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    eventually(PATIENCE, || is_so().then_some(()).ok_or_else(|| what.to_string()));
 }

@@ -1,7 +1,7 @@
 //! Volumes that a brick's daemon serves to clients over the network: from two commands on each side to a mount, and what becomes of
 //! it when the server is killed. `SINTER_VIA=network` has other modules of this program run over such a mount as well.
 
-use crate::daemon::{Daemon, Home, STATES, fail, mounts_below, run, sinter, succeed, text};
+use crate::daemon::{Daemon, Home, STATES, fail, held, mounts_below, run, sinter, succeed, text};
 use base::VolumeId;
 use control::client::Membership;
 use control::{ClientName, Grant, Held, Network, Rights, Role, Secret, TOKEN_LIFE_S, Uuid, Wish};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -497,13 +497,8 @@ fn an_old_certificate_is_renewed_while_the_volume_is_mounted() {
 
     // As if all had been made then.
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() - AGE_S;
-    let files = |path: &Path| {
-        fs::create_dir(path).expect("writable");
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("its owner");
-        Held::lock(Directory::open(path).expect("just made"), |from, to| fs::rename(from, to)).expect("nobody else")
-    };
     let mut network =
-        Network::create(files(&home.data.join("network")), Uuid([7; 16]), brick, now_s).expect("a new identity");
+        Network::create(held(&home.data.join("network")), Uuid([7; 16]), brick, now_s).expect("a new identity");
     let volume = VolumeId(volumes[0]["id"].as_u64().expect("a number") as u32);
     let grant = Grant { volume, read_only: false, root_squash: false };
     let rights = Rights::new([grant]).expect("one");
@@ -514,11 +509,11 @@ fn an_old_certificate_is_renewed_while_the_volume_is_mounted() {
     let name: ClientName = name.parse().expect("a name");
     let token = network.create_token(wish, Secret([9; 16]), (name.clone(), address), now_s).expect("a token");
     let membership = home.scratch.join("membership");
-    let held = files(&membership);
-    let joining = control::client::begin(&held, &name, token.clone()).expect("nothing there");
+    let files = held(&membership);
+    let joining = control::client::begin(&files, &name, token.clone()).expect("nothing there");
     let chain = network.admit(&token.secret, &joining.request, "test", now_s).expect("it has a token");
     let before = joining.finish(chain).expect("its own").certificate;
-    drop((held, network));
+    drop((files, network));
 
     let server = home.serve(&[]);
     let client = Daemon::start(home.client());

@@ -1,6 +1,8 @@
 //! The command line of `sinter cluster`.
 
-use super::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Transport, address, brick_bytes, bytes_within, client_name};
+use super::{
+    MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Transport, address, brick_bytes, bytes_within, client_name, memory_bytes,
+};
 use clap::{Args, Subcommand, value_parser};
 use std::path::PathBuf;
 
@@ -61,7 +63,7 @@ pub struct NewNode {
     #[arg(long, value_name = "BYTES", value_parser = brick_bytes)]
     pub size: Option<u64>,
     /// Memory for everything in bytes, 256M to 1T [default: 25% of the machine's or the control group's, 256M at least]
-    #[arg(long, value_name = "BYTES", value_parser = memory_of_node)]
+    #[arg(long, value_name = "BYTES", value_parser = memory_bytes)]
     pub memory_max: Option<u64>,
     /// Print JSON [default: the next command]
     #[arg(long)]
@@ -94,11 +96,6 @@ pub struct ClusterStatus {
     /// Print JSON [default: a line and a table]
     #[arg(long)]
     pub json: bool,
-}
-
-/// Reads the bound of a node's memory.
-fn memory_of_node(text: &str) -> Result<u64, String> {
-    bytes_within(text, MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
 
 /// Reads the bound of the memory of all processes.

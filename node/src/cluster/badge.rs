@@ -1,8 +1,7 @@
 //! A brick's own certificate in a cluster of several machines, and what it tells other bricks of the cluster.
 //!
 //! Promises: only bricks with a certificate of the cluster's CA are believed; the key never leaves the brick's directory. Files: the
-//! certificate and key in `membership`; in `network` the first state of the cluster's tokens and clients, until the cluster has it
-//! itself.
+//! certificate and key in `membership`; in `network` the state of tokens and clients with which the cluster has begun.
 
 use super::config::Cluster;
 use crate::admin::protocol::{of_hex, to_hex};
@@ -68,29 +67,23 @@ impl News {
 
 /// The files of a brick's certificate, locked; their directory is made if there is none.
 pub fn files(data: &Directory) -> Result<Held> {
-    let failed = |error: std::io::Error| {
-        Error::os("the directory of the brick's certificate can't be made", error.raw_os_error().unwrap_or(libc::EIO))
-            .with(data.path().join(DIRECTORY).display())
-    };
-    match std::fs::create_dir(data.at(DIRECTORY)) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        made => made.and_then(|()| data.sync()).map_err(failed)?,
-    }
-    Held::lock(data.child(DIRECTORY)?, |from, to| std::fs::rename(from, to))
+    held(data, DIRECTORY)
 }
 
 /// The files of the cluster's tokens and clients in a brick's directory, locked; their directory is made if there is none.
 pub fn first_files(data: &Directory) -> Result<Held> {
-    match std::fs::create_dir(data.at(network::DIRECTORY)) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+    held(data, network::DIRECTORY)
+}
+
+fn held(data: &Directory, name: &str) -> Result<Held> {
+    match std::fs::create_dir(data.at(name)) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.and_then(|()| data.sync()).map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            return Err(
-                Error::os("a directory can't be made", errno).with(data.path().join(network::DIRECTORY).display())
-            );
-        }
-        _ => {}
+            Error::os("a directory of the brick's can't be made", errno).with(data.path().join(name).display())
+        })?,
     }
-    Held::lock(data.child(network::DIRECTORY)?, |from, to| std::fs::rename(from, to))
+    Held::lock(data.child(name)?, |from, to| std::fs::rename(from, to))
 }
 
 impl Badge {

@@ -235,7 +235,7 @@ struct Other {
 impl Other {
     /// Asks the nodes that it knows; true once it was told that the cluster is whole.
     fn look(&mut self, world: &World, badge: &Badge, data: &Directory, brick: Uuid) -> Result<bool> {
-        let join = Join { secret: [].into(), name: "".into(), request: badge.request()?.into(), server: [].into() };
+        let join = Join::renewal(badge.request()?);
         let others: Vec<_> = self.cluster.nodes.iter().filter(|node| node.brick != brick).cloned().collect();
         for node in others {
             let asked = node.clients.resolve().and_then(|address| {

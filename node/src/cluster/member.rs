@@ -5,6 +5,7 @@ use super::config::{Cluster, FILE, Place};
 use crate::admin::protocol::{Answer, NetworkRequest, PeerState, Replica, to_hex};
 use crate::assembly::{Brick, on_core};
 use crate::failure::{Exit, Failure};
+use crate::join;
 use crate::network::{Desk, Keeper, expel, not_listening, now_s, sessions_of};
 use base::{Error, GroupId, Kind, ReplicaId, Result, VolumeId};
 use group::{ReplicaStatus, Replicas};
@@ -16,7 +17,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::format::Uuid;
 use store::format::superblock::{REPLICAS, Superblock};
-use wire::codec::hello::Join;
 use wire::tls::Strangers;
 
 /// Pause before a certificate that could not be renewed is tried again: nobody may lead for some seconds.
@@ -175,27 +175,14 @@ impl Node {
     }
     fn renew(&self, brick: &Brick, badge: &Badge) -> Result<()> {
         let runtime = brick.runtime();
-        let join = Join { secret: [].into(), name: "".into(), request: badge.request()?.into(), server: [].into() };
-        let mut last = Error::new(Kind::Host, "nobody leads");
-        for node in &self.member.cluster.nodes {
-            let (address, present, join) = (node.clients.resolve()?, badge.as_client(runtime)?, join.clone());
-            let world = runtime.clone();
-            let asked = on_core(&*brick.reactors()?, move || async move {
-                wire::client::join(&world, &address, &present, &join).await
-            });
-            match asked.and_then(crate::join::chain) {
-                Ok(chain) => {
-                    badge.renew(chain)?;
-                    brick.groups().renew_credentials(badge.credentials(Strangers::Refused, runtime)?);
-                    if let Some(server) = self.leading.server() {
-                        server.renew(badge.credentials(Strangers::Heard, runtime)?);
-                    }
-                    return Ok(());
-                }
-                Err(error) => last = error,
-            }
+        let addresses = self.member.cluster.addresses()?;
+        let world = (&*brick.reactors()?, runtime);
+        badge.renew(join::renewed(world, addresses, &badge.as_client(runtime)?, badge.request()?)?)?;
+        brick.groups().renew_credentials(badge.credentials(Strangers::Refused, runtime)?);
+        if let Some(server) = self.leading.server() {
+            server.renew(badge.credentials(Strangers::Heard, runtime)?);
         }
-        Err(last)
+        Ok(())
     }
     /// Answers a request about tokens and clients of other machines. Errors: `Unsupported`, if there are none; `Elsewhere`, if another
     /// node leads.

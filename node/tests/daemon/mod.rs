@@ -17,6 +17,27 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The directory below which each mount of a server's volume has one.
 pub const STATES: &str = "/run/sinter";
 
+/// Looks again and again until there is what is looked for, and gives it. `look` says what there is instead, which is told if it takes longer
+/// than `patience`.
+pub fn eventually<T>(patience: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(told) => assert!(began.elapsed() < patience, "not within {} s: {told}", patience.as_secs()),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A directory of files with keys, made and locked.
+pub fn held(path: &Path) -> control::Held {
+    std::fs::create_dir(path).expect("writable");
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("its owner");
+    let directory = runtime::real::Directory::open(path).expect("just made");
+    control::Held::lock(directory, |from, to| std::fs::rename(from, to)).expect("nobody else")
+}
+
 /// A number that whoever runs the test sets in the environment, or else the usual one.
 pub fn setting(name: &str, usual: u64) -> u64 {
     let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is a number"));

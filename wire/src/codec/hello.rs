@@ -221,6 +221,13 @@ pub struct Join {
     pub server: Box<[u8]>,
 }
 
+impl Join {
+    /// The request of who has a certificate, and shows it in TLS, for another one of the same key.
+    pub fn renewal(request: Vec<u8>) -> Join {
+        Join { secret: [].into(), name: "".into(), request: request.into(), server: [].into() }
+    }
+}
+
 impl std::fmt::Debug for Join {
     /// The name alone: the secret must not get into a log, and the rest is no text.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
