@@ -49,8 +49,12 @@ impl Brick {
     /// Takes away the limits of trees whose directory was removed: no path leads to them any more.
     fn without_removed(&self, mut volume: Volume) -> Result<Volume> {
         for (project, Tree { top, limits }) in volume.limits.clone().trees() {
-            let there = self.attr(&volume, Op::GetAttr { ino: *top });
-            if there.is_err_and(|error| is_gone(&error)) {
+            let removed = match self.attr(&volume, Op::GetAttr { ino: *top }) {
+                // A client still has it open, or its kernel has yet to say that it forgot it.
+                Ok(attr) => attr.inode.links == 0,
+                Err(error) => is_gone(&error),
+            };
+            if removed {
                 let changed = limits.all().map(|(limit, _)| (limit, 0)).collect();
                 let (name, tree) = (volume.name.clone(), Some((project, *top)));
                 volume = self.change_volume(Op::VolumeLimits { name, tree, changed })?;

@@ -273,8 +273,9 @@ fn a_directory_tree_has_limits_of_its_own_which_its_new_files_have_too() {
     assert_eq!(trees(&home), serde_json::json!([]));
     assert!(held(&deep.join("old")) > 1000.0, "it is gone");
     std::fs::hard_link(home.mount.join("file"), tree.join("link")).expect("all is of one project again");
-    // The limits of a tree that is removed go with the next change.
+    // The limits of a tree that is removed go with the next change, though it is still open.
     inner(&["--iops-max", "5"]);
+    let _open = File::open(tree.join("a")).expect("it is there");
     system("chattr", &["-i", text(&deep.join("fixed"))]);
     std::fs::remove_dir_all(tree.join("a")).expect("nobody uses it");
     limit(&["--iops-max", "700"]);
