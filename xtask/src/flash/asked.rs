@@ -23,6 +23,9 @@ cargo xtask flash rows                      the rows' names and targets
   --size N                of XFS's loop file, in GiB, 16 (steady: 6) to 1024 [40]
   --xfs DIR               use an XFS that is mounted there, on which --size must be free [a loop file is made]
   --work DIR              made for the run, on the disk that is measured [/var/tmp/sinter-flash]
+  --copies 3              Sinter as a cluster of three nodes and a client, GlusterFS with replica 3, all on this machine, raw as it is;
+                          rows that copies change nothing of are left out, and targets are others. --size 33 at least, for each
+                          further build of Sinter 12 more [1]
   --curves                beside the table, rates over depth and over jobs, as plots
 ";
 
@@ -30,6 +33,15 @@ cargo xtask flash rows                      the rows' names and targets
 const SIZE_GIB_LEAST: u64 = 6;
 /// ... but where it shares that with others' files, so much.
 const SIZE_GIB_SHARED: u64 = 16;
+
+/// Number of copies of all data, if there are several.
+pub const COPIES: u64 = 3;
+/// GiB of a brick, at least.
+const BRICK_GIB_LEAST: u64 = 4;
+/// GiB for what rows with copies make and remove, for all sides.
+const BESIDE_GIB: u64 = 3;
+/// Volumes of the peer.
+const PEER_VOLUMES: u64 = 2;
 
 /// The extent and the settings of a run.
 #[derive(Debug)]
@@ -49,6 +61,8 @@ pub struct Asked {
     pub size_gib: u64,
     /// An XFS that is there already.
     pub xfs: Option<PathBuf>,
+    /// Copies of all data, 1 or `COPIES`; a raw file system has one.
+    pub copies: u64,
     curves: bool,
 }
 
@@ -68,6 +82,7 @@ impl Asked {
             seconds: 5,
             size_gib: 40,
             xfs: None,
+            copies: 1,
             curves: false,
         };
         let (mut sides, mut builds) = (["raw", "sinter", "gluster"].map(str::to_string).to_vec(), Vec::new());
@@ -91,6 +106,7 @@ impl Asked {
                 "--peer-rounds" => asked.peer_rounds = number(name, value, 1, 100)?,
                 "--seconds" => asked.seconds = number(name, value, 1, 3600)?,
                 "--size" => asked.size_gib = number(name, value, SIZE_GIB_LEAST, 1024)?,
+                "--copies" => asked.copies = copies(value)?,
                 _ => return Err(format!("{name}: not known\n\n{HELP}")),
             }
         }
@@ -130,9 +146,10 @@ impl Asked {
         if self.is_alone() {
             return Ok(rows::steady());
         }
-        let mut tasks = rows::picked(rows::all(), &self.only)?;
+        let all = if self.has_copies() { rows::copied() } else { rows::all() };
+        let mut tasks = rows::picked(all.clone(), &self.only)?;
         if !self.except.is_empty() {
-            let except = rows::picked(rows::all(), &self.except)?;
+            let except = rows::picked(all, &self.except)?;
             tasks.retain(|task| except.iter().all(|other| other.rows[0].name != task.rows[0].name));
         }
         // They come together: a curve of one point is none.
@@ -142,24 +159,43 @@ impl Asked {
         self.has_room(&tasks)?;
         Ok(tasks)
     }
+    /// True if Sinter is a cluster, and the peer replicates.
+    pub fn has_copies(&self) -> bool {
+        self.copies > 1
+    }
     /// A brick has the XFS for itself.
     fn is_alone(&self) -> bool {
-        self.only == ["steady"]
+        self.only == ["steady"] && !self.has_copies()
     }
     /// GiB that bricks of Sinter may take: the sides' other files need half of the XFS at most.
     pub fn brick_gib(&self, place: Place) -> u64 {
         match place {
+            Place::Xfs if self.has_copies() => self.size_gib.saturating_sub(self.others_gib()) / self.bricks().max(1),
             Place::Xfs if self.is_alone() => self.size_gib * 4 / 5 / self.builds.len().max(1) as u64,
             Place::Xfs => self.size_gib / 4,
             Place::Ext4 => (self.size_gib / 8).max(4),
         }
     }
+    /// Bricks of all clusters.
+    fn bricks(&self) -> u64 {
+        COPIES * self.builds.len() as u64
+    }
+    /// GiB that other sides need beside clusters: their files that are laid out, and what comes and goes.
+    fn others_gib(&self) -> u64 {
+        let peers = if self.gluster { PEER_VOLUMES * COPIES } else { 0 };
+        let bytes = (u64::from(self.raw) + peers) * u64::from(FILES + 1) * FILE_BYTES;
+        bytes.div_ceil(1 << 30) + BESIDE_GIB
+    }
     /// The build whose own benches are loads.
     pub fn bench_build(&self) -> PathBuf {
         self.builds.first().map_or_else(own_build, |(_, binary)| binary.clone())
     }
-    /// Refuses streams on bricks that can't hold their files beside those of other rows.
+    /// Refuses copies that find no room beside each other, and streams on bricks that can't hold their files beside those of other rows.
     fn has_room(&self, tasks: &[Task]) -> Result<(), String> {
+        let of_copies = self.others_gib() + self.bricks() * BRICK_GIB_LEAST;
+        if self.has_copies() && self.size_gib < of_copies {
+            return Err(format!("--copies {} needs --size {of_copies} for these sides, or less --sides", self.copies));
+        }
         // A brick keeps a fifth of itself for the cleaner.
         let needed = (benches::streams_bytes(self.seconds) + u64::from(FILES + 1) * FILE_BYTES) / 4 * 5;
         let brick_gib = needed.div_ceil(1 << 30);
@@ -189,6 +225,11 @@ pub fn absolute(path: &str) -> Result<PathBuf, String> {
 pub fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, String> {
     let number = value.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("{name} {value}: a number from {min} to {max}"))
+}
+
+fn copies(value: &str) -> Result<u64, String> {
+    let copies = value.parse().ok().filter(|&copies| copies == 1 || copies == COPIES);
+    copies.ok_or_else(|| format!("--copies {value}: 1 or {COPIES}"))
 }
 
 fn build(value: &str) -> Result<(String, PathBuf), String> {
@@ -237,10 +278,30 @@ mod tests {
             ("--out o --sides raw --rounds 0", "from 1 to 100"),
             ("--out o --sides raw --size 5", "from 6 to 1024"),
             ("--out o --sides sinter --sinter a=/there/is/none", "/there/is/none"),
+            ("--out o --sides raw --copies 2", "1 or 3"),
             ("--out o --fast yes", "--fast: not known"),
         ] {
             let error = read(line).expect_err(line);
             assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn copies_have_their_rows_and_need_room() {
+        let program = std::env::current_exe().expect("it runs");
+        let line = format!("--out o --copies 3 --sinter {}", program.display());
+        let asked = |more: &str| read(&format!("{line} {more}")).expect("it is a good line");
+        let told = |more: &str| asked(more).tasks().map(|tasks| tasks.len());
+        assert_eq!((told("--size 33"), asked("--size 33").brick_gib(Place::Xfs)), (Ok(rows::copied().len()), 4));
+        assert_eq!(asked("--size 40").brick_gib(Place::Xfs), 6);
+        assert!(told("--size 32").is_err_and(|error| error.contains("--copies 3 needs --size 33")));
+        let second = format!("--sinter b={}", program.display());
+        assert!(told(&second).is_err_and(|error| error.contains("needs --size 45")));
+        assert_eq!(told("--size 18 --sides raw,sinter --only idle"), Ok(1));
+        assert_eq!(told("--size 18 --sides gluster --only idle"), Ok(1));
+        for row in ["steady", "streams", "append-ext4-1", "commit-mix"] {
+            let error = asked(&format!("--only {row}")).tasks().map(|_| ()).expect_err(row);
+            assert!(error.contains(&format!("no row {row}")), "{error}");
         }
     }
 

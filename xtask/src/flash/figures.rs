@@ -24,7 +24,9 @@ pub struct Target {
     pub of_peer: Option<f64>,
     /// The median latency at most so much above the file system's.
     pub above_raw_us: Option<f64>,
-    /// CPU time of the daemon per operation, at most.
+    /// The median latency itself, at most.
+    pub p50_us: Option<f64>,
+    /// CPU time of the daemons per operation, at most.
     pub daemon_us: Option<f64>,
     /// The value itself must be less.
     pub below: Option<f64>,
@@ -124,6 +126,13 @@ pub fn judged(target: &Target, ours: &[Figure], raw: Option<&[Figure]>, peer: Op
             open.push("p50 above raw");
         } else if median(&above) > most {
             missed.push(format!("p50 {:.0} us above raw", median(&above)));
+        }
+    }
+    if let Some(most) = target.p50_us {
+        match p50_us(ours) {
+            Some(p50) if p50 > most => missed.push(format!("p50 {p50:.0} us")),
+            Some(_) => {}
+            None => open.push("p50"),
         }
     }
     let daemon_us = median_of(ours, |figure| figure.daemon_us);

@@ -54,6 +54,10 @@ fn latency_cpu_and_value_have_targets_of_their_own() {
     assert_eq!(judged(&above(50.0), &ours, Some(&raw), None), Outcome::Met);
     assert_eq!(judged(&above(49.0), &ours, Some(&raw), None), Outcome::Missed(vec!["p50 50 us above raw".to_string()]));
     assert_eq!(judged(&above(50.0), &ours, None, None), Outcome::Open(vec!["p50 above raw"]));
+    let latency = |most| Target { p50_us: Some(most), ..Target::default() };
+    assert_eq!(judged(&latency(100.0), &ours, None, None), Outcome::Met);
+    assert_eq!(judged(&latency(99.0), &ours, None, None), Outcome::Missed(vec!["p50 100 us".to_string()]));
+    assert_eq!(judged(&latency(99.0), &[Figure::default()], None, None), Outcome::Open(vec!["p50"]));
     let busy = [Figure { daemon_us: 10.1, value: 1.0, ..Figure::default() }];
     let cpu = Target { daemon_us: Some(10.0), ..Target::default() };
     assert_eq!(judged(&cpu, &busy, None, None), Outcome::Missed(vec!["10.1 us of CPU".to_string()]));

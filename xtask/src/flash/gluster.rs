@@ -1,4 +1,6 @@
-//! The peer: GlusterFS with volumes of one brick over loopback, served by a management daemon of this run's own.
+//! The peer: GlusterFS with volumes of one brick, or of three that have the same, over loopback, served by a management daemon of this
+//! run's own. CPU is that of bricks and mounts. The self-heal daemon of volumes with copies, which all of them share, is left out: it has
+//! nothing to do while all bricks are there.
 
 use crate::flash::ground::{Ground, ended, text, told, unmounted};
 use crate::flash::sides::is_mounted;
@@ -51,7 +53,8 @@ pub struct Peer {
 /// A volume, mounted.
 pub struct Volume {
     how: How,
-    brick: PathBuf,
+    /// One, or its copies.
+    bricks: Vec<PathBuf>,
     mount: PathBuf,
     mounted: String,
 }
@@ -77,6 +80,26 @@ fn with_argument(words: &[&str]) -> Result<Vec<u32>, String> {
         arguments.split(|&byte| byte == 0).any(|argument| words.iter().any(|word| argument == word.as_bytes()))
     };
     Ok(numbers.filter(is).collect())
+}
+
+/// The bricks of a volume.
+fn bricks(directory: &Path, how: How, copies: u64) -> Vec<PathBuf> {
+    match copies {
+        1 => vec![directory.join(how.name())],
+        _ => (1..=copies).map(|number| directory.join(format!("{}-{number}", how.name()))).collect(),
+    }
+}
+
+/// The words that create a volume. All bricks are on one machine, which has to be forced if they are copies.
+fn creating(name: &str, bricks: &[PathBuf]) -> Vec<String> {
+    let mut words: Vec<String> = ["volume", "create", name].map(str::to_string).to_vec();
+    if bricks.len() > 1 {
+        words.extend(["replica".to_string(), bricks.len().to_string()]);
+    }
+    words.extend(["transport", "tcp"].map(str::to_string));
+    words.extend(bricks.iter().map(|brick| format!("{HOST}:{}", brick.display())));
+    words.push("force".to_string());
+    words
 }
 
 impl Peer {
@@ -117,24 +140,35 @@ impl Peer {
         let words = self.words(words);
         told("gluster", &words.iter().map(String::as_str).collect::<Vec<_>>())
     }
-    /// Makes a volume of one brick and mounts it.
-    pub fn volume(&self, how: How, brick: &Path, mount: &Path, undo: &Undo) -> Result<Volume, String> {
-        let name = how.name();
-        let at = format!("{HOST}:{}", brick.display());
-        self.gluster(&["volume", "create", name, "transport", "tcp", &at, "force"])?;
+    /// Makes a volume of one brick in a directory, or of several that have the same, and mounts it.
+    pub fn volume(
+        &self,
+        how: How,
+        (directory, copies): (&Path, u64),
+        mount: &Path,
+        undo: &Undo,
+    ) -> Result<Volume, String> {
+        let (name, bricks) = (how.name(), bricks(directory, how, copies));
+        self.gluster(&creating(name, &bricks).iter().map(String::as_str).collect::<Vec<_>>())?;
         if how == How::Tuned {
             for (option, value) in TUNED {
                 self.gluster(&["volume", "set", name, option, value])?;
             }
         }
-        // It says "stopped" a little before the brick's process has ended.
-        let stop =
-            self.words(&["volume", "stop", name, "force"]).iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>();
-        undo.add(&format!("gluster {}; n=0; while grep -qsF {} /proc/[0-9]*/cmdline --exclude=/proc/self/cmdline && [ $n -lt 5 ]; do sleep 0.2; n=$((n+1)); done", stop.join(" "), quoted(brick)))?;
+        undo.add(&self.stopping(name, &bricks))?;
         self.gluster(&["volume", "start", name])?;
-        let mut volume = Volume { how, brick: brick.to_path_buf(), mount: mount.to_path_buf(), mounted: String::new() };
+        let mut volume = Volume { how, bricks, mount: mount.to_path_buf(), mounted: String::new() };
         volume.up(undo)?;
         Ok(volume)
+    }
+    /// The shell's way to stop a volume. The peer says "stopped" a little before the bricks' processes have ended.
+    fn stopping(&self, name: &str, bricks: &[PathBuf]) -> String {
+        let words = self.words(&["volume", "stop", name, "force"]);
+        let stop: Vec<String> = words.iter().map(|word| quoted(word.as_ref())).collect();
+        let bricks: Vec<String> = bricks.iter().map(|brick| format!("-e {}", quoted(brick))).collect();
+        let is_there = format!("grep -qsF {} /proc/[0-9]*/cmdline --exclude=/proc/self/cmdline", bricks.join(" "));
+        let wait = format!("n=0; while {is_there} && [ $n -lt 5 ]; do sleep 0.2; n=$((n+1)); done");
+        format!("gluster {}; {wait}", stop.join(" "))
     }
 }
 
@@ -147,17 +181,31 @@ impl Volume {
         told("mount", &[&["-t", "glusterfs"], options, &[&source, mount]].concat())?;
         self.proved()
     }
-    /// mount(8) may say nothing though nothing serves: what is written there must lie in the brick.
+    /// mount(8) may say nothing though nothing serves: what is written there must lie in all bricks. Of several, some may not be reached
+    /// yet: what is written until then would have to be healed.
     fn proved(&self) -> Result<(), String> {
         let wrong = |error| format!("the peer's mount does not serve: {}: {error}", self.mount.display());
         if !is_mounted(&self.mount, "fuse.glusterfs")? {
             return Err(wrong(std::io::Error::other("nothing is mounted")));
         }
-        let (above, below) = (self.mount.join("proof"), self.brick.join("proof"));
-        std::fs::write(&above, "it serves").map_err(wrong)?;
-        let there = std::fs::read_to_string(below).map_err(wrong)?;
-        std::fs::remove_file(above).map_err(wrong)?;
-        if there == "it serves" { Ok(()) } else { Err(wrong(std::io::Error::other("the brick holds something else"))) }
+        let began = Instant::now();
+        for number in 0.. {
+            let name = format!("proof-{number}");
+            let above = self.mount.join(&name);
+            std::fs::write(&above, "it serves").map_err(wrong)?;
+            let is_there = |brick: &PathBuf| std::fs::read(brick.join(&name)).is_ok_and(|proof| proof == b"it serves");
+            let lacking = self.bricks.iter().find(|brick| !is_there(brick));
+            std::fs::remove_file(above).map_err(wrong)?;
+            match lacking {
+                None => break,
+                Some(brick) if self.bricks.len() == 1 || began.elapsed() > READY_MAX => {
+                    let what = format!("{} does not hold what was written", brick.display());
+                    return Err(wrong(std::io::Error::other(what)));
+                }
+                Some(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+        Ok(())
     }
     /// Mounts it anew.
     pub fn remount(&mut self, undo: &Undo) -> Result<(), String> {
@@ -165,10 +213,14 @@ impl Volume {
         undo.forget(&self.mounted)?;
         self.up(undo)
     }
-    /// The brick's process and the mount's.
+    /// The bricks' processes and the mount's.
     pub fn daemons(&self) -> Result<Vec<u32>, String> {
-        let found = with_argument(&[text(&self.brick), text(&self.mount)])?;
-        if found.len() == 2 { Ok(found) } else { Err(format!("{}: not two processes but {found:?}", self.how.name())) }
+        let words: Vec<&str> = self.bricks.iter().chain([&self.mount]).map(|path| text(path)).collect();
+        let found = with_argument(&words)?;
+        match found.len() == words.len() {
+            true => Ok(found),
+            false => Err(format!("{}: not {} processes but {found:?}", self.how.name(), words.len())),
+        }
     }
 }
 
@@ -191,6 +243,14 @@ mod tests {
         assert_eq!(with_argument(&[&word[1..]]), Ok(vec![]));
         drop(process.stdin.take());
         process.wait().expect("it can be waited for");
+    }
+
+    #[test]
+    fn copies_are_bricks_of_one_volume() {
+        let words = |copies| creating("v", &bricks(Path::new("/x"), How::Tuned, copies)).join(" ");
+        assert_eq!(words(1), "volume create v transport tcp 127.0.0.2:/x/gluster-tuned force");
+        let bricks = [1, 2, 3].map(|number| format!("127.0.0.2:/x/gluster-tuned-{number}")).join(" ");
+        assert_eq!(words(3), format!("volume create v replica 3 transport tcp {bricks} force"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod asked;
 mod benches;
+mod cluster;
 pub mod cpu;
 pub mod figures;
 mod files;
@@ -68,6 +69,9 @@ fn all(asked: &Asked, tasks: &[Task], undo: &Undo) -> Result<(), String> {
         None => ground.make_xfs(asked.size_gib, undo)?,
     }
     facts.push(("XFS", format!("{} GiB, {}", asked.size_gib, ground.device())));
+    if asked.has_copies() {
+        facts.push(("copies", report::COPIES_TOLD.to_string()));
+    }
     let mut sides = all_sides(asked, tasks, &ground, undo)?;
     let version = |(name, binary): &(String, PathBuf)| {
         Ok(format!("{name}: {}", ground::told(ground::text(binary), &["--version"])?))
@@ -110,15 +114,19 @@ fn all_sides(asked: &Asked, tasks: &[Task], ground: &Ground, undo: &Undo) -> Res
         if asked.raw {
             sides.push(Side::raw(ground, place)?);
         }
-        for (name, binary) in &asked.builds {
+        for (number, (name, binary)) in asked.builds.iter().enumerate() {
             println!("starting {name} on {place:?}");
-            sides.push(Side::sinter(ground, place, name, binary, asked.brick_gib(place), undo)?);
+            let gib = asked.brick_gib(place);
+            sides.push(match asked.has_copies() {
+                true => Side::cluster(ground, (name, binary), number, gib, undo)?,
+                false => Side::sinter(ground, place, name, binary, gib, undo)?,
+            });
         }
         if asked.gluster && place == Place::Xfs {
             println!("starting GlusterFS");
             let peer = Peer::start(ground, undo)?;
             for how in [How::Tuned, How::Default] {
-                sides.push(Side::gluster(ground, &peer, how, undo)?);
+                sides.push(Side::gluster(ground, &peer, (how, asked.copies), undo)?);
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::flash::sides::{Started, await_sign, ending, in_own_session, is_mounte
 use crate::flash::undo::Undo;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The client's name for the server, and the volume that `sinter up` makes.
 const NAME: &str = "workshop";
@@ -64,29 +65,51 @@ impl Network {
         await_sign(&mut server.0, &log, || Ok(said(&log)?.lines().any(|line| line.starts_with("ready"))))?;
         let membership = directory.join("membership");
         if !membership.exists() {
-            join(binary, brick, &membership)?;
+            join(binary, (brick, VOLUME), &membership, NAME)?;
         }
         let log = directory.join("client.log");
-        let mut client = command(&[]);
-        client.args(["mount", "--foreground", "--directory", text(&membership)]).args(more).args([PLACE, text(mount)]);
-        let mut client = start(client, &log, |process| ending(process, binary, Path::new(PLACE), mount), undo)?;
-        await_sign(&mut client.0, &log, || is_mounted(mount, "fuse.sinter"))?;
+        let seat = Seat { binary, membership: &membership, place: PLACE, mount, log: &log };
+        let client = mounted(command(&[]), seat, more, undo)?;
         Ok(Network { binary: binary.to_path_buf(), brick: brick.to_path_buf(), server, client })
     }
     /// Ends both daemons; the brick can be served otherwise then.
     pub fn down(self, undo: &Undo) -> Result<(), String> {
         let Network { binary, brick, server, client, .. } = self;
-        for (place, (mut daemon, how)) in [(PLACE, client), (text(&brick), server)] {
-            told(text(&binary), &["down", place])?;
-            daemon.wait().map_err(|error| format!("{}: {error}", binary.display()))?;
-            undo.forget(&how)?;
-        }
-        Ok(())
+        down(&binary, PLACE, client, undo)?;
+        down(&binary, text(&brick), server, undo)
     }
     /// The server's daemon and the client's.
     pub fn daemons(&self) -> [u32; 2] {
         [self.server.0.id(), self.client.0.id()]
     }
+}
+
+/// The places of a client's mount.
+#[derive(Clone, Copy)]
+pub struct Seat<'a> {
+    pub binary: &'a Path,
+    /// The directory of what joining has written.
+    pub membership: &'a Path,
+    /// The server's or cluster's name, and the volume.
+    pub place: &'a str,
+    pub mount: &'a Path,
+    pub log: &'a Path,
+}
+
+/// Mounts a volume as a client that has joined, by `command`, which runs the binary.
+pub fn mounted(mut command: Command, seat: Seat<'_>, more: &[&str], undo: &Undo) -> Result<Started, String> {
+    let Seat { binary, membership, place, mount, log } = seat;
+    command.args(["mount", "--foreground", "--directory", text(membership)]).args(more).args([place, text(mount)]);
+    let mut client = start(command, log, |process| ending(process, binary, Path::new(place), mount), undo)?;
+    await_sign(&mut client.0, log, || is_mounted(mount, "fuse.sinter"))?;
+    Ok(client)
+}
+
+/// Ends a daemon of a place or a brick, and waits for its end.
+pub fn down(binary: &Path, place: &str, (mut daemon, how): Started, undo: &Undo) -> Result<(), String> {
+    told(text(binary), &["down", place])?;
+    daemon.wait().map_err(|error| format!("{}: {error}", binary.display()))?;
+    undo.forget(&how)
 }
 
 /// The server's address: the same each time, since the client keeps it.
@@ -104,12 +127,17 @@ fn said(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Has the client join.
-fn join(binary: &Path, brick: &Path, membership: &Path) -> Result<(), String> {
-    let asked = told(text(binary), &["token", "create", text(brick), "--volume", VOLUME, "--json"])?;
-    let answer: serde_json::Value = serde_json::from_str(&asked).map_err(|error| format!("{asked}: {error}"))?;
-    let token = answer["token"].as_str().ok_or_else(|| format!("no token: {asked}"))?;
+/// Has a client join whoever serves a brick, for a volume; it takes the name for the server and for itself.
+pub fn join(binary: &Path, (brick, volume): (&Path, &str), membership: &Path, name: &str) -> Result<(), String> {
+    let token = token(&told(text(binary), &["token", "create", text(brick), "--volume", volume, "--json"])?)?;
     make_directory(membership)?;
-    told(text(binary), &["client", "join", token, "--name", NAME, "--as", NAME, "--directory", text(membership)])?;
+    told(text(binary), &["client", "join", &token, "--name", name, "--as", name, "--directory", text(membership)])?;
     Ok(())
+}
+
+/// The token in what a command has told.
+pub fn token(told: &str) -> Result<String, String> {
+    let answer: serde_json::Value = serde_json::from_str(told).map_err(|error| format!("{told}: {error}"))?;
+    let token = answer["token"].as_str().ok_or_else(|| format!("no token: {told}"))?;
+    Ok(token.to_string())
 }

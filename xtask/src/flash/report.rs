@@ -1,5 +1,6 @@
 //! The table, as Markdown for docs and as JSON.
 
+use crate::flash::asked;
 use crate::flash::figures::{Figure, Outcome, Ratio, Target, judged, median_of, p50_us, ratio};
 use crate::flash::rows::{self, Place, Point, Row, Unit};
 use serde_json::{Value, json};
@@ -8,6 +9,11 @@ use std::collections::BTreeMap;
 /// The names under which the file system below and the peer's volumes are measured.
 pub const RAW: &str = "raw";
 const PEER: &str = "gluster-";
+/// Said of a run with copies.
+pub const COPIES_TOLD: &str = "three, all on this one machine and its device (raw: one). Sinter: nodes with 2G of memory each, which cache no \
+                               data, and a client, TLS between all; for cold rows the client is mounted anew, and nodes go on. GlusterFS: \
+                               replica 3, no TLS. CPU is that of all nodes or bricks and of the mount; glusterd and its self-heal daemon \
+                               don't count";
 
 /// The measurements of a row: each side's figures, one per round.
 pub struct Measured {
@@ -103,6 +109,7 @@ fn told(target: &Target, unit: Unit) -> String {
     parts.extend(target.of_raw.map(|least| format!("{least} raw")));
     parts.extend(target.of_peer.map(|least| format!("{least} GlusterFS")));
     parts.extend(target.above_raw_us.map(|most| format!("p50 at most {most} us above raw")));
+    parts.extend(target.p50_us.map(|most| format!("p50 at most {most} us")));
     parts.extend(target.daemon_us.map(|most| format!("CPU at most {most} us")));
     let percent = if matches!(unit, Unit::PercentOfCore | Unit::Percent) { "%" } else { "" };
     parts.extend(target.below.map(|most| format!("below {most}{percent}")));
@@ -110,10 +117,15 @@ fn told(target: &Target, unit: Unit) -> String {
     parts.join(", ")
 }
 
-/// All rows: name, title and target.
+/// All rows: name, title and target. Then those of three copies.
 pub fn rows_told() -> String {
-    let rows = [rows::all(), rows::steady()].concat().into_iter().flat_map(|task| task.rows);
-    rows.map(|row| format!("{:<20} {}; target: {}\n", row.name, row.title, told(&row.target, row.unit))).collect()
+    let shown = |tasks: Vec<rows::Task>| {
+        let rows = tasks.into_iter().flat_map(|task| task.rows);
+        let line = |row: Row| format!("{:<20} {}; target: {}\n", row.name, row.title, told(&row.target, row.unit));
+        rows.map(line).collect::<String>()
+    };
+    let one = shown([rows::all(), rows::steady()].concat());
+    format!("{one}\nwith --copies {}:\n{}", asked::COPIES, shown(rows::copied()))
 }
 
 fn outcome_cell(outcome: &Outcome) -> String {

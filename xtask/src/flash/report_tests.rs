@@ -63,6 +63,16 @@ fn sides_that_were_left_out_leave_targets_open() {
 }
 
 #[test]
+fn rows_are_told_with_the_targets_of_one_copy_and_of_three() {
+    let text = rows_told();
+    let (one, three) = text.split_once("with --copies 3:").expect("both are told");
+    assert!(one.contains("above raw") && one.contains("ext4") && one.contains("steady"), "{one}");
+    assert!(!three.contains("above raw") && !three.contains("ext4") && !three.contains("streams"), "{three}");
+    assert!(three.contains("target: 10 GlusterFS, CPU at most 45 us\n"), "{three}");
+    assert!(three.contains("target: p50 at most 350 us\n"), "{three}");
+}
+
+#[test]
 fn thousands_are_grouped() {
     assert_eq!([0.0, 999.4, 1000.0, 1_234_567.0].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     assert_eq!(with_unit(0.125, Unit::PercentOfCore), "0.12%");

@@ -94,8 +94,15 @@ const PLAIN: Load = Load {
     again: false,
 };
 
-const NONE: Target =
-    Target { of_raw: None, of_peer: None, above_raw_us: None, daemon_us: None, below: None, at_least: None };
+const NONE: Target = Target {
+    of_raw: None,
+    of_peer: None,
+    above_raw_us: None,
+    p50_us: None,
+    daemon_us: None,
+    below: None,
+    at_least: None,
+};
 
 fn of_raw(ratio: f64) -> Target {
     Target { of_raw: Some(ratio), ..NONE }
@@ -103,6 +110,10 @@ fn of_raw(ratio: f64) -> Target {
 
 fn of_both(raw: f64, peer: f64) -> Target {
     Target { of_raw: Some(raw), of_peer: Some(peer), ..NONE }
+}
+
+fn of_peer(ratio: f64) -> Target {
+    Target { of_peer: Some(ratio), ..NONE }
 }
 
 fn below(value: f64) -> Target {
@@ -121,6 +132,27 @@ fn fio(name: &str, title: &str, load: Load, target: Target) -> Task {
 /// All rows of the table, in its order.
 pub fn all() -> Vec<Task> {
     [random(), depth_one(), sequential(), synchronous(), appends(), small(), empty(), idle(), beside()].concat()
+}
+
+/// Rows that are measured with three copies, too, with targets of their own. The host's own file system has no peer, and streams and
+/// small commits beside a massive one ask for nothing that copies change.
+pub fn copied() -> Vec<Task> {
+    let mut tasks = all();
+    tasks.retain(|task| task.place == Place::Xfs && !matches!(task.work, Work::CommitMix | Work::Streams));
+    tasks.iter_mut().flat_map(|task| &mut task.rows).for_each(|row| row.target = target_of_copies(&row.name));
+    tasks
+}
+
+/// The target of a row with three copies. A file system with one copy is none to compare with.
+fn target_of_copies(name: &str) -> Target {
+    match name {
+        "random-read" => of_peer(4.0),
+        "random-write" => Target { daemon_us: Some(45.0), ..of_peer(10.0) },
+        "depth1-dsync" => Target { p50_us: Some(350.0), ..NONE },
+        "append-16" => of_peer(15.0),
+        "small-create-16x4k" => of_peer(20.0),
+        _ => NONE,
+    }
 }
 
 fn random() -> Vec<Task> {
@@ -346,5 +378,15 @@ mod tests {
         );
         assert_eq!((target("small-read-4x4k"), target("small-read-16x4k")), (of_both(0.7, 4.0), of_both(0.5, 4.0)));
         assert_eq!((target("empty-stat-1"), target("empty-stat-4")), (of_both(0.3, 8.0), of_both(0.5, 8.0)));
+    }
+
+    #[test]
+    fn copies_have_rows_and_targets_of_their_own() {
+        let rows: Vec<Row> = copied().into_iter().flat_map(|task| task.rows).collect();
+        assert_eq!(rows.len(), 3 + 3 + 5 + 6 + 3 + 18 + 6 + 1);
+        let with: Vec<&str> = rows.iter().filter(|row| row.target != NONE).map(|row| row.name.as_str()).collect();
+        assert_eq!(with, ["random-read", "random-write", "depth1-dsync", "append-16", "small-create-16x4k"]);
+        assert!(rows.iter().all(|row| row.target.of_raw.is_none() && row.target.above_raw_us.is_none()));
+        assert_eq!(target_of_copies("random-write"), Target { daemon_us: Some(45.0), ..of_peer(10.0) });
     }
 }

@@ -1,5 +1,6 @@
 //! The sides of the comparison: a directory of the file system below, volumes of Sinter, volumes of the peer.
 
+use crate::flash::cluster::{self, Cluster};
 use crate::flash::gluster;
 use crate::flash::ground::{Ground, ended, make_directory, text, told};
 use crate::flash::network::{self, Network};
@@ -10,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Memory of a daemon that leaves it no read cache.
+pub const LITTLE_MEMORY: &str = "2G";
 /// A daemon may replay its log before it serves.
-const READY_MAX: Duration = Duration::from_secs(120);
+pub const READY_MAX: Duration = Duration::from_secs(120);
 
 /// A side, and where it is worked on.
 pub struct Side {
@@ -25,6 +28,7 @@ pub struct Side {
 enum Kind {
     Raw,
     Sinter(Sinter),
+    Cluster(Cluster),
     Gluster(gluster::Volume),
 }
 
@@ -82,15 +86,34 @@ impl Side {
         sinter.up(Over::Nothing, &["--size", &format!("{gib}G")], undo)?;
         Ok(Side { name: name.to_string(), place, directory: mount, kind: Kind::Sinter(sinter) })
     }
-    /// A new volume of the peer, mounted.
-    pub fn gluster(ground: &Ground, peer: &gluster::Peer, how: gluster::How, undo: &Undo) -> Result<Side, String> {
+    /// A new cluster of a build of Sinter, whose bricks have so many GiB, and a client that mounts its volume. The number is the build's.
+    pub fn cluster(
+        ground: &Ground,
+        (name, binary): (&str, &Path),
+        number: usize,
+        gib: u64,
+        undo: &Undo,
+    ) -> Result<Side, String> {
+        let mount = ground.root.join("mount").join(name);
+        make_directory(&mount)?;
+        let (bricks, directory) = (ground.xfs().join(name), ground.root.join(format!("{name}.cluster")));
+        let places = cluster::Places { binary, name, bricks: &bricks, directory: &directory, mount: &mount, number };
+        let kind = Kind::Cluster(Cluster::make(places, gib, undo)?);
+        Ok(Side { name: name.to_string(), place: Place::Xfs, directory: mount, kind })
+    }
+    /// A new volume of the peer with so many copies, mounted.
+    pub fn gluster(
+        ground: &Ground,
+        peer: &gluster::Peer,
+        (how, copies): (gluster::How, u64),
+        undo: &Undo,
+    ) -> Result<Side, String> {
         let mount = ground.root.join("mount").join(how.name());
         make_directory(&mount)?;
-        let brick = ground.xfs().join(how.name());
-        let volume = peer.volume(how, &brick, &mount, undo)?;
+        let volume = peer.volume(how, (&ground.xfs(), copies), &mount, undo)?;
         Ok(Side { name: how.name().to_string(), place: Place::Xfs, directory: mount, kind: Kind::Gluster(volume) })
     }
-    /// Mounts it anew, so that it has forgotten what it cached beside the kernel.
+    /// Mounts it anew, so that it has forgotten what it cached beside the kernel; of a cluster the client has, and nodes cache no data.
     pub fn remount(&mut self, undo: &Undo) -> Result<(), String> {
         match &mut self.kind {
             Kind::Raw => Ok(()),
@@ -98,6 +121,7 @@ impl Side {
                 sinter.down(undo)?;
                 sinter.up(Over::Nothing, &[], undo)
             }
+            Kind::Cluster(cluster) => cluster.remount(&[], undo),
             Kind::Gluster(volume) => volume.remount(undo),
         }
     }
@@ -117,9 +141,15 @@ impl Side {
     }
     /// Starts Sinter with so little memory that it has no read cache; True if this side is Sinter's.
     pub fn leave_read_cache(&mut self, undo: &Undo) -> Result<bool, String> {
-        let Kind::Sinter(sinter) = &mut self.kind else { return Ok(false) };
-        sinter.down(undo)?;
-        sinter.up(Over::Nothing, &["--memory-max", "2G"], undo)?;
+        let little = ["--memory-max", LITTLE_MEMORY];
+        match &mut self.kind {
+            Kind::Raw | Kind::Gluster(_) => return Ok(false),
+            Kind::Cluster(cluster) => cluster.remount(&little, undo)?,
+            Kind::Sinter(sinter) => {
+                sinter.down(undo)?;
+                sinter.up(Over::Nothing, &little, undo)?;
+            }
+        }
         Ok(true)
     }
     /// A volume of the peer's.
@@ -130,7 +160,7 @@ impl Side {
     pub fn brick(&self) -> Option<&Path> {
         match &self.kind {
             Kind::Sinter(sinter) => Some(&sinter.brick),
-            Kind::Raw | Kind::Gluster(_) => None,
+            Kind::Raw | Kind::Cluster(_) | Kind::Gluster(_) => None,
         }
     }
     /// Its daemons.
@@ -138,6 +168,7 @@ impl Side {
         match &self.kind {
             Kind::Raw => Ok(Vec::new()),
             Kind::Sinter(sinter) => Ok(sinter.daemons()),
+            Kind::Cluster(cluster) => Ok(cluster.daemons()),
             Kind::Gluster(volume) => volume.daemons(),
         }
     }
