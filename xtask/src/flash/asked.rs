@@ -23,9 +23,9 @@ cargo xtask flash rows                      the rows' names and targets
   --size N                of XFS's loop file, in GiB, 16 (steady: 6) to 1024 [40]
   --xfs DIR               use an XFS that is mounted there, on which --size must be free [a loop file is made]
   --work DIR              made for the run, on the disk that is measured [/var/tmp/sinter-flash]
-  --copies 3              Sinter as a cluster of three nodes and a client, GlusterFS with replica 3, all on this machine, raw as it is;
-                          rows that copies change nothing of are left out, and targets are others. --size 33 at least, for each
-                          further build of Sinter 12 more [1]
+  --copies 3              Sinter as a cluster of three nodes and a client over TLS, GlusterFS with replica 3, all on this machine; targets
+                          are others, and rows on ext4, commit-mix, streams and steady are left out. --size is at least 33 then, and 12
+                          more for a second build [1]
   --curves                beside the table, rates over depth and over jobs, as plots
 ";
 
