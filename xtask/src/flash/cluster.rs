@@ -4,7 +4,7 @@
 //! Absent by design: `sinter cluster dev`, whose nodes speak over Unix sockets.
 
 use crate::flash::asked::COPIES;
-use crate::flash::ground::{ended, make_directory, text, told};
+use crate::flash::ground::{make_directory, text, told, with_argument};
 use crate::flash::network::{self, Seat};
 use crate::flash::sides::{LITTLE_MEMORY, READY_MAX, Started, in_own_session};
 use crate::flash::undo::{Undo, quoted};
@@ -68,7 +68,7 @@ impl Cluster {
         let leader = leader(binary, &nodes)?;
         told(text(binary), &["volume", "create", text(&leader.data), VOLUME])?;
         let membership = directory.join("membership");
-        network::join(binary, (&leader.data, VOLUME), &membership, &cluster)?;
+        join(binary, &nodes, &membership, &cluster)?;
         let (binary, mount, log) = (binary.to_path_buf(), mount.to_path_buf(), directory.join("client.log"));
         let place = format!("{cluster}/{VOLUME}");
         let mut cluster = Cluster { binary, place, nodes, membership, mount, log, client: None };
@@ -112,16 +112,12 @@ fn nodes(places: Places<'_>, cluster: &str, gib: u64, undo: &Undo) -> Result<Vec
         words.extend(["--data", text(&data), "--address", &address, "--name", &name]);
         words.extend(["--size", &size, "--memory-max", LITTLE_MEMORY, "--json"]);
         // Told before it starts: its daemon leaves this process at once.
-        let how = ending(binary, &data, None);
-        undo.add(&how)?;
+        undo.add(&ending(binary, &data))?;
         let said = told(text(binary), &words)?;
-        let process = process(binary, &data)?;
-        undo.forget(&how)?;
-        undo.add(&ending(binary, &data, Some(process)))?;
         if number == 1 {
             token = network::token(&said)?;
         }
-        nodes.push(Node { name, data, process });
+        nodes.push(Node { process: process(&data)?, name, data });
     }
     Ok(nodes)
 }
@@ -131,23 +127,28 @@ fn address(build: usize, number: usize) -> String {
     format!("127.0.0.{}", 10 * (build + 1) + number)
 }
 
-/// The shell's way to end a node, which may not have come far, and to remove its log.
-fn ending(binary: &Path, data: &Path, process: Option<u32>) -> String {
+/// The shell's way to end a node, which may not have come far, and to remove its log. `sinter down` does not find one that waits for
+/// others: it is ended by a signal.
+fn ending(binary: &Path, data: &Path) -> String {
     let log = text(data).trim_matches('/').replace('/', "-");
     let log = Path::new(LOGS).join(format!("{log}.log"));
-    let killed = match process {
-        Some(process) => format!("{{ kill -9 {process}; {}; }}", ended(process, 60)),
-        None => "false".to_string(),
-    };
     let (binary, data, log) = (quoted(binary), quoted(data), quoted(&log));
-    format!("{{ [ ! -e {data} ] || {binary} down --timeout 60 {data} || {killed}; }} && rm -f {log}")
+    // The path comes by a pipe: else whoever looks for it had it among its own arguments.
+    let served = format!("printf '%s\\n' {data} | grep -lsxzF -f - /proc/[0-9]*/cmdline | cut -d/ -f3");
+    let wait = "for n in $(seq 600); do [ -n \"$(served)\" ] || break; sleep 0.1; done";
+    format!(
+        "served() {{ {served}; }}; [ ! -e {data} ] || {binary} down --timeout 60 {data}; p=$(served); \
+         [ -z \"$p\" ] || kill $p; {wait}; p=$(served); [ -z \"$p\" ] || {{ kill -9 $p; sleep 1; }}; \
+         rm -f {log}; [ -z \"$(served)\" ]"
+    )
 }
 
-/// The process that serves a brick.
-fn process(binary: &Path, data: &Path) -> Result<u32, String> {
-    let status = json(&told(text(binary), &["status", text(data), "--json"])?)?;
-    let process = status["pid"].as_u64().and_then(|process| u32::try_from(process).ok());
-    process.ok_or_else(|| format!("sinter status tells no pid: {status}"))
+/// The process that serves a brick. `sinter status` knows it only once the cluster is whole.
+fn process(data: &Path) -> Result<u32, String> {
+    match with_argument(&[text(data)])?[..] {
+        [process] => Ok(process),
+        ref found => Err(format!("{}: not one process serves it but {found:?}", data.display())),
+    }
 }
 
 /// Waits until a cluster is whole and healthy; the node that leads.
@@ -165,6 +166,19 @@ fn leader<'a>(binary: &Path, nodes: &'a [Node]) -> Result<&'a Node, String> {
         if began.elapsed() > READY_MAX {
             let errors = String::from_utf8_lossy(&output.stderr);
             return Err(format!("the cluster is not healthy: {said}{errors}; what its nodes say is in {LOGS}"));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Has a client join. A node that has just come to lead refuses to make tokens for a moment, and names itself as the one to ask.
+fn join(binary: &Path, nodes: &[Node], membership: &Path, name: &str) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let leader = leader(binary, nodes)?;
+        match network::join(binary, (&leader.data, VOLUME), membership, name) {
+            Err(error) if began.elapsed() < READY_MAX => eprintln!("trying again: {error}"),
+            done => return done,
         }
         std::thread::sleep(PAUSE);
     }
@@ -201,14 +215,20 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_never_made_needs_no_ending() {
-        let data = Path::new("/there/is/no/it's");
-        for process in [None, Some(u32::MAX)] {
-            let how = ending(Path::new("/bin/false"), data, process);
-            told("sh", &["-c", &how]).expect("nothing is to be done");
+    fn a_node_is_ended_whether_or_not_it_was_made() {
+        let word = std::env::temp_dir().join(format!("flash it's {}", std::process::id()));
+        let how = ending(Path::new("/bin/false"), &word);
+        told("sh", &["-c", &how]).expect("nothing is to be done");
+        let mut node =
+            Command::new("sh").args(["-c", "sleep 100; true", text(&word)]).spawn().expect("there is a shell");
+        // Its arguments are there a little after it has started.
+        let began = Instant::now();
+        while process(&word).is_err() && began.elapsed() < READY_MAX {
+            std::thread::sleep(PAUSE);
         }
-        // What can't be ended is told.
-        let how = ending(Path::new("/bin/false"), Path::new("/"), None);
-        assert!(told("sh", &["-c", &how]).is_err());
+        assert_eq!(process(&word), Ok(node.id()));
+        told("sh", &["-c", &how]).expect("it ends by a signal");
+        assert!(process(&word).is_err_and(|error| error.contains("not one process")));
+        node.wait().expect("it can be waited for");
     }
 }

@@ -2,7 +2,7 @@
 //! run's own. CPU is that of bricks and mounts. The self-heal daemon of volumes with copies, which all of them share, is left out: it has
 //! nothing to do while all bricks are there.
 
-use crate::flash::ground::{Ground, ended, text, told, unmounted};
+use crate::flash::ground::{Ground, ended, text, told, unmounted, with_argument};
 use crate::flash::sides::is_mounted;
 use crate::flash::undo::{Undo, quoted};
 use std::path::{Path, PathBuf};
@@ -68,18 +68,6 @@ fn settings(home: &Path) -> String {
          option glusterd-sockfile {home}/socket\n    option transport-type socket\n    \
          option transport.socket.listen-port 24007\n    option max-port 60999\nend-volume\n"
     )
-}
-
-/// Processes that have one of these words among their arguments.
-fn with_argument(words: &[&str]) -> Result<Vec<u32>, String> {
-    let listing = std::fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
-    let numbers = listing.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let is = |number: &u32| {
-        // One that has just ended has no arguments.
-        let arguments = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-        arguments.split(|&byte| byte == 0).any(|argument| words.iter().any(|word| argument == word.as_bytes()))
-    };
-    Ok(numbers.filter(is).collect())
 }
 
 /// The bricks of a volume.
@@ -227,23 +215,6 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
-    use std::process::Stdio;
-
-    #[test]
-    fn processes_are_found_by_whole_arguments() {
-        let word = format!("flash-{}", std::process::id());
-        let mut process = std::process::Command::new("sh");
-        process.args(["-c", "echo; read line", &word]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = process.spawn().expect("there is a shell");
-        // Its arguments are there once it runs, which is a little after it has started.
-        let said = process.stdout.as_mut().expect("it was asked for").read_exact(&mut [0]);
-        said.expect("it says a line");
-        assert_eq!(with_argument(&["nobody has this", &word]), Ok(vec![process.id()]));
-        assert_eq!(with_argument(&[&word[1..]]), Ok(vec![]));
-        drop(process.stdin.take());
-        process.wait().expect("it can be waited for");
-    }
 
     #[test]
     fn copies_are_bricks_of_one_volume() {

@@ -42,6 +42,18 @@ pub fn ended(process: u32, seconds: u32) -> String {
     format!("n=0; while grep -qs . /proc/{process}/cmdline && [ $n -lt {rounds} ]; do sleep 0.1; n=$((n+1)); done")
 }
 
+/// Processes that have one of these words among their arguments.
+pub fn with_argument(words: &[&str]) -> Result<Vec<u32>, String> {
+    let listing = std::fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
+    let numbers = listing.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is = |number: &u32| {
+        // One that has just ended has no arguments.
+        let arguments = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        arguments.split(|&byte| byte == 0).any(|argument| words.iter().any(|word| argument == word.as_bytes()))
+    };
+    Ok(numbers.filter(is).collect())
+}
+
 /// The shell's way to unmount what may still be in use for a moment.
 pub fn unmounted(mount: &Path) -> String {
     let mount = quoted(mount);
@@ -248,6 +260,8 @@ pub fn described(work: &Path, with_peer: bool) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::process::Stdio;
 
     #[test]
     fn sectors_are_of_512_bytes() {
@@ -271,6 +285,21 @@ mod tests {
         process.wait().expect("it can be waited for");
         let own = told("sh", &["-c", &format!("{}; [ $n -lt 2 ]", ended(std::process::id(), 0))]);
         assert!(own.is_ok(), "no second is waited: {own:?}");
+    }
+
+    #[test]
+    fn processes_are_found_by_whole_arguments() {
+        let word = format!("flash-{}", std::process::id());
+        let mut process = std::process::Command::new("sh");
+        process.args(["-c", "echo; read line", &word]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = process.spawn().expect("there is a shell");
+        // Its arguments are there once it runs, which is a little after it has started.
+        let said = process.stdout.as_mut().expect("it was asked for").read_exact(&mut [0]);
+        said.expect("it says a line");
+        assert_eq!(with_argument(&["nobody has this", &word]), Ok(vec![process.id()]));
+        assert_eq!(with_argument(&[&word[1..]]), Ok(vec![]));
+        drop(process.stdin.take());
+        process.wait().expect("it can be waited for");
     }
 
     #[test]
