@@ -43,7 +43,7 @@ cargo xtask console ...         the console in headless Chromium; see cargo xtas
 cargo xtask disk ...            hard disks for tests, as loop devices; see cargo xtask disk --help
 cargo xtask hybrid ...          flash in front of a hard disk: is there a cliff? see cargo xtask hybrid --help
 cargo xtask schedule ...        what clients take from each other, and whether limits are kept; see cargo xtask schedule --help
-cargo xtask cluster-torture ... three bricks that are killed under clients which check; see cargo xtask cluster-torture --help
+cargo xtask cluster-torture ... three bricks that are killed and cut off under clients which check; see cargo xtask cluster-torture --help
 cargo xtask ablate ...          what older designs in the place of ours cost, and what models predict; see cargo xtask ablate --help
 cargo xtask recording ...       does a replay do what was recorded? see cargo xtask recording --help
 cargo xtask verdicts ...        does `sinter explain` name the cause of slowness? see cargo xtask verdicts --help

@@ -1,5 +1,6 @@
 //! The command line of `cargo xtask cluster-torture`.
 
+use super::kinds::Kind;
 use crate::flash::asked::{absolute, number};
 use crate::hybrid::asked::Form;
 use std::path::PathBuf;
@@ -20,19 +21,45 @@ cargo xtask cluster-torture [OPTION ...]
   2 clients count a number up under flock
   1 client reads and writes a file that is open and has no name any more
 
-  Faults, drawn by the seed: a node killed and started again at once (20 of 100), after 1 s (22) or after 5 s (18), one taken down by
-  `sinter down` and started again 1 s after its end (20), one stopped for 1 to 6 s (10), two killed at once (5), all three (5). A single
-  one is the node that leads in 60 of 100 cases. At the end all contents are verified, and again after an end and a new start.
+  Faults, drawn by the seed: a node killed and started again at once (kill-0: 16 of 100), after 0.2 s (kill-0.2: 6), after 1 s (kill-1: 20) or
+  after 5 s (kill-5: 18), one taken down by `sinter down` and started again 1 s after its end (down: 20), one stopped for 1 to 6 s (stop: 10),
+  two killed at once (two: 5), all three (three: 5). A single one is the node that leads in 60 of 100 cases. At the end all contents are
+  verified, and again after an end and a new start.
 
-  A fault's stall is the longest call of any client in which the fault happened, or which began between it and the next one.
+  With --networks each node is a machine with a network, /etc and /run of its own, and so are two clients: 10.77.0.1 to 10.77.0.5, each with
+  a cable to one switch, in namespaces that end with the run. They become a cluster over TLS by `sinter cluster create` and `join`. The 13
+  clients are spread over both mounts, and one more on each reads the counter without its lock and must never find an old number. As often
+  as the faults above, these are drawn:
+
+  cut     a node cut off from all others for 2 to 14 s (20 of 100)
+  alone   the leader cut off from the other nodes, and reached by the clients (12)
+  split   the leader and one client cut off from the other nodes and the other client for 1 to 8 s (12)
+  deaf    a node that for 2 to 14 s hears no other node, in half of all cases no client either, and is heard (16)
+  mute    the same the other way round (16)
+  pair    the leader cut off from one follower for 3 to 10 s: it must go on, in the same term (12)
+  client  a client cut off from the leader, and from nobody else, for 1 to 8 s (6)
+  flap    a node's cable out and in for 0.1 s, 0.2 s and so on, for 6 s (6)
+
+  A fault's stall is the longest call of any client in which the fault happened, or which began between it and the next one. Of clients that
+  a fault cuts off (split, client), it has the time until the lift.
   The table names the goals, and which of them were missed; a machine that does other things beside misses them too, so that is no failure.
+  For how long a leader went on without a majority is what it says itself, asked each 0.2 s.
 
+  --networks         each node and client on a machine of its own
+  --kind KIND,KIND   these faults only, each as often [all]
+  --count N          the run ends after so many faults, 1 to 100000 [when the time is over]
   --minutes N        of faults, 1 to 10000 [30]
-  --every N          seconds from one fault to the next one, 2 to 600 [10]
+  --every N          seconds from one fault to the next one, 1 to 600; with --kind and --networks the next one also waits until all nodes
+                     are there [10]
   --seed N           of what is drawn; the same seed draws the same, and the machine's timing differs [the time]
+  --volatile         nodes behind write caches that are lost when they are killed, as drives' are in a power cut; needs a build by
+                     cargo build --release -p node --features seeded-bugs
   --sinter BINARY    [the checkout's release build]
   --json             prints JSON, and the table as an error [the table alone]
   --work DIR         made for the run, with 16 GiB free [/var/tmp/sinter-cluster-torture]
+
+  300 power cuts, with the drives' caches lost:
+    cargo xtask cluster-torture --kind three --count 300 --every 3 --volatile --minutes 120 --sinter BINARY
 ";
 
 /// The options on the command line.
@@ -42,6 +69,13 @@ pub struct Asked {
     pub every: Duration,
     pub seed: u64,
     pub sinter: PathBuf,
+    pub with_networks: bool,
+    pub is_volatile: bool,
+    /// The kinds of faults, each with its share of the sum of all.
+    pub shares: Vec<(Kind, u64)>,
+    pub count: Option<u64>,
+    /// True if a fault waits until all nodes are there.
+    pub is_patient: bool,
     pub form: Form,
     pub work: PathBuf,
 }
@@ -56,6 +90,11 @@ impl Asked {
             every: Duration::from_secs(10),
             seed: now.as_secs(),
             sinter: program.with_file_name("sinter"),
+            with_networks: false,
+            is_volatile: false,
+            shares: Vec::new(),
+            count: None,
+            is_patient: false,
             form: Form::Table,
             work: PathBuf::from("/var/tmp/sinter-cluster-torture"),
         };
@@ -64,17 +103,41 @@ impl Asked {
             let mut value =
                 || words.next().ok_or_else(|| format!("{word}: not known, or its value is missing\n\n{HELP}"));
             match word.as_str() {
+                "--networks" => asked.with_networks = true,
+                "--volatile" => asked.is_volatile = true,
+                "--kind" => asked.shares = kinds(value()?)?,
+                "--count" => asked.count = Some(number(word, value()?, 1, 100_000)?),
                 "--json" => asked.form = Form::Json,
                 "--minutes" => asked.time = Duration::from_secs(60 * number(word, value()?, 1, 10_000)?),
-                "--every" => asked.every = Duration::from_secs(number(word, value()?, 2, 600)?),
+                "--every" => asked.every = Duration::from_secs(number(word, value()?, 1, 600)?),
                 "--seed" => asked.seed = number(word, value()?, 0, u64::MAX)?,
                 "--sinter" => asked.sinter = absolute(value()?)?,
                 "--work" => asked.work = absolute(value()?)?,
                 _ => return Err(format!("{word}: not known\n\n{HELP}")),
             }
         }
-        Ok(asked)
+        asked.settled()
     }
+    /// Fills in what follows from what was asked for.
+    fn settled(mut self) -> Result<Asked, String> {
+        if !self.with_networks && self.shares.iter().any(|(kind, _)| kind.is_of_networks()) {
+            return Err("--kind: this cuts networks, which only --networks makes: give that too".to_string());
+        }
+        self.is_patient = self.with_networks || !self.shares.is_empty();
+        if self.shares.is_empty() {
+            self.shares = Kind::shares(self.with_networks);
+        }
+        Ok(self)
+    }
+}
+
+/// The kinds of a list, each as often.
+fn kinds(value: &str) -> Result<Vec<(Kind, u64)>, String> {
+    let kind = |word: &str| {
+        let kind = Kind::of(word).ok_or_else(|| format!("--kind {word}: not known; one or more of {}", Kind::words()));
+        kind.map(|kind| (kind, 1))
+    };
+    value.split(',').map(kind).collect()
 }
 
 #[cfg(test)]
@@ -90,15 +153,26 @@ mod tests {
         let asked = read("--minutes 2 --every 5 --seed 7 --json").expect("it is a good line");
         assert_eq!((asked.time.as_secs(), asked.every.as_secs(), asked.seed), (120, 5, 7));
         assert_eq!(asked.form, Form::Json);
-        assert_eq!(read("").expect("it is a good line").form, Form::Table);
+        let asked = read("").expect("it is a good line");
+        assert!(asked.form == Form::Table && !asked.is_patient && asked.count.is_none());
+        assert_eq!(asked.shares, Kind::shares(false));
+        let asked = read("--kind kill-0.2,three --count 300 --every 1 --volatile").expect("it is a good line");
+        assert_eq!((asked.count, asked.shares), (Some(300), vec![(Kind::Kill02, 1), (Kind::Three, 1)]));
+        assert!(asked.is_patient && asked.is_volatile && !asked.with_networks);
+        let asked = read("--networks").expect("it is a good line");
+        assert_eq!(asked.shares, Kind::shares(true));
+        assert!(asked.is_patient && read("--kind deaf --networks").is_ok());
     }
 
     #[test]
     fn nonsense_is_refused() {
         for (line, why) in [
             ("--minutes 0", "1 to 10000"),
-            ("--every 1", "2 to 600"),
+            ("--every 0", "1 to 600"),
             ("--seed", "value is missing"),
+            ("--count 0", "1 to 100000"),
+            ("--kind killed", "kill-0, kill-0.2"),
+            ("--kind mute", "give that too"),
             ("--loud", "--loud: not known"),
         ] {
             let error = read(line).expect_err(line);

@@ -198,6 +198,24 @@ pub fn count(client: &mut Client<'_>) -> Result<Expected, Ended> {
     Ok(Expected::Counted(counted))
 }
 
+/// Reads the counter without its lock: it is never older than what was answered before, whoever wrote it and through which mount.
+pub fn watch(client: &mut Client<'_>) -> Result<Expected, Ended> {
+    let path = client.path("counter");
+    while client.goes_on() {
+        let least = client.counted();
+        let file = client.call("open", &path, || File::open(&path))?;
+        let mut number = [0; 8];
+        client.call("read", &path, || file.read_exact_at(&mut number, 0))?;
+        let (number, most) = (u64::from_le_bytes(number), client.counted() + 1);
+        if !(least..=most).contains(&number) {
+            return client.wrong(&format!(
+                "the counter has {number}, where {least} was answered before, and {most} at most is written"
+            ));
+        }
+    }
+    Ok(Expected::Gone)
+}
+
 /// Reads and writes a file that is open and has no name any more.
 pub fn unnamed(client: &mut Client<'_>) -> Result<Expected, Ended> {
     let (path, number) = (client.path("unnamed"), 99);

@@ -1,41 +1,32 @@
-//! The cluster: made by `sinter cluster dev`, then run as a process for each node and one for the mount, so that each can be ended and
-//! started again at any moment.
+//! The cluster: a process for each node and one for each mount, on a site, so that each can be ended and started again at any moment.
 //!
 //! Promises: the processes end with the run; a node that ends unasked is told. Absent by design: any opinion on what the nodes say.
 
+use super::cuts::{Leader, Outcome, Plan, UnderWay};
+use super::machine::NODES;
 use super::nodes::{Node, Told};
-use super::process::{PATIENCE, Process};
-use crate::flash::ground::{text, unmounted};
-use crate::flash::undo::Undo;
+use super::site::{Mount, Site};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The size of a brick.
-const BRICK: &str = "4G";
-/// The volume that `sinter cluster dev` makes.
-const VOLUME: &str = "default";
-/// Memory of the process of the mount.
-const MEMORY: &str = "512M";
-/// Pause between two looks at a process that ends or begins.
-const LOOK: Duration = Duration::from_millis(20);
+/// Pause between two looks at nodes that come back.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A cluster that runs.
 pub struct Cluster<'a> {
-    binary: &'a Path,
-    directory: PathBuf,
-    pub mount: PathBuf,
+    site: &'a Site<'a>,
     pub nodes: Vec<Node<'a>>,
-    mounting: Process<'a>,
-    undo: &'a Undo,
+    mounts: Vec<Mount<'a>>,
+    cut: Option<UnderWay>,
 }
 
 /// The state of the nodes at one moment, by their positions.
-#[derive(Default, Debug)]
+#[derive(Default, PartialEq, Eq, Debug)]
 pub struct Seats {
-    /// The node that leads.
+    /// The node that leads, and its term.
     pub leader: Option<usize>,
+    pub term: u64,
     /// The others that answer.
     pub others: Vec<usize>,
     /// True if all are there and one leads.
@@ -43,94 +34,126 @@ pub struct Seats {
 }
 
 impl Seats {
-    /// Reads the answer of `sinter cluster status --json`.
-    fn of(status: &Value) -> Option<Seats> {
+    /// Reads the answer of `sinter cluster status --json` for a cluster on this machine, which asks all nodes.
+    pub fn of(status: &Value) -> Option<Seats> {
         let mut found = Seats { are_whole: status["healthy"].as_bool()?, ..Seats::default() };
-        for (at, node) in status["nodes"].as_array()?.iter().enumerate() {
-            match node["state"].as_str()? {
-                "leads" if found.leader.is_none() => found.leader = Some(at),
-                "away" => {}
-                _ => found.others.push(at),
-            }
-        }
+        status["nodes"].as_array()?.iter().enumerate().for_each(|(at, node)| found.take(at, node));
         Some(found)
     }
-    /// All that answer.
+    /// Reads the answers of nodes, by position, each of which is that node's own view: it is asked for itself alone.
+    pub fn of_all(answers: &[(usize, Value)]) -> Seats {
+        let mut found = Seats::default();
+        for (at, status) in answers {
+            found.take(*at, &status["nodes"][*at]);
+        }
+        let is_healthy = |leader: usize| {
+            answers.iter().any(|(at, status)| *at == leader && status["healthy"].as_bool() == Some(true))
+        };
+        let follows = |at: &usize| {
+            answers
+                .iter()
+                .any(|(known, status)| known == at && status["nodes"][*at]["state"].as_str() == Some("follows"))
+        };
+        found.are_whole =
+            found.others.len() + 1 == NODES && found.leader.is_some_and(is_healthy) && found.others.iter().all(follows);
+        found
+    }
+    fn take(&mut self, at: usize, node: &Value) {
+        match node["state"].as_str() {
+            Some("leads") if self.leader.is_none() => {
+                self.leader = Some(at);
+                self.term = node["replica"]["term"].as_u64().unwrap_or_default();
+            }
+            None | Some("away") => {}
+            Some(_) => self.others.push(at),
+        }
+    }
+    /// The number of all that answer.
     pub fn all(&self) -> usize {
         self.others.len() + usize::from(self.leader.is_some())
+    }
+    fn leads(&self) -> Leader {
+        self.leader.map(|leader| (leader, self.term))
     }
 }
 
 impl<'a> Cluster<'a> {
-    /// Starts the cluster below a directory, which is made if it is not there, and mounts its volume.
-    pub fn start(binary: &'a Path, work: &Path, undo: &'a Undo) -> Result<Cluster<'a>, String> {
-        let (directory, mount) = (work.join("cluster"), work.join("mount"));
-        if !directory.exists() {
-            let made = ["cluster", "dev", text(&directory), text(&mount), "--size", BRICK];
-            undo.add(&unmounted(&mount))?;
-            let mut making = Process::start(binary, &made, &work.join("making.log"), undo)?;
-            making.becomes_ready(PATIENCE)?;
-            making.end()?;
-            undo.forget(&unmounted(&mount))?;
-        }
-        let node = |number: usize| {
-            let name = format!("n{number}");
-            Node::start(binary, directory.join(&name), work.join(format!("{name}.log")), undo)
-        };
-        let mut nodes = (1..=3).map(node).collect::<Result<Vec<Node<'_>>, String>>()?;
+    /// Starts the nodes of a site, and mounts its volume.
+    pub fn start(site: &'a Site<'a>) -> Result<Cluster<'a>, String> {
+        let mut nodes =
+            (0..NODES).map(|number| Node::start(site, number)).collect::<Result<Vec<Node<'_>>, String>>()?;
         nodes.iter_mut().try_for_each(Node::becomes_ready)?;
-        undo.add(&unmounted(&mount))?;
-        let mounted = ["mount", "--foreground", text(&directory), VOLUME, text(&mount), "--memory-max", MEMORY];
-        let mut mounting = Process::start(binary, &mounted, &work.join("mount.log"), undo)?;
-        mounting.becomes_ready(PATIENCE)?;
-        Ok(Cluster { binary, directory, mount, nodes, mounting, undo })
+        Ok(Cluster { site, nodes, mounts: site.mounts()?, cut: None })
+    }
+    /// The paths of its mounts.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.mounts.iter().map(|mount| mount.path.clone()).collect()
     }
     /// Starts and continues the nodes whose time it is. Errors: a process has ended unasked.
     pub fn tend(&mut self) -> Result<(), String> {
-        if let Some(status) = self.mounting.has_ended() {
-            return Err(format!("the process of the mount has ended: {status}"));
-        }
+        self.mounts.iter_mut().try_for_each(Mount::tend)?;
         self.nodes.iter_mut().try_for_each(Node::tend)
     }
     /// Asks for the nodes.
     pub fn seats(&self) -> Result<Seats, String> {
-        let told = self.told(&["--json"])?;
-        let status: Option<Value> = serde_json::from_str(&told).ok();
-        status.as_ref().and_then(Seats::of).ok_or_else(|| format!("cluster status: {told}"))
+        self.site.seats(&std::array::from_fn(|at| self.nodes[at].told() == Told::Runs))
     }
-    /// The answer of `sinter cluster status`, in words.
+    /// The state of the nodes in words.
     pub fn in_words(&self) -> String {
-        self.told(&[]).unwrap_or_else(|error| error)
+        self.site.in_words()
     }
-    fn told(&self, more: &[&str]) -> Result<String, String> {
-        let mut command = Command::new(self.binary);
-        command.args(["cluster", "status", text(&self.directory)]).args(more);
-        // It fails if a node is away, and tells all the same.
-        let output = command.output().map_err(|error| format!("cluster status: {error}"))?;
-        Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    /// True if all nodes are there, and nothing is cut.
+    pub fn is_whole(&self) -> bool {
+        let run = self.nodes.iter().all(|node| node.told() == Told::Runs);
+        run && self.cut.is_none() && self.seats().is_ok_and(|seats| seats.are_whole)
+    }
+    /// True while a cut has no outcome yet.
+    pub fn is_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+    /// Begins a cut.
+    pub fn begin_cut(&mut self, plan: Plan, seats: &Seats) -> Result<(), String> {
+        let network = self.site.network.as_ref().ok_or("a cut needs --networks")?;
+        self.cut = Some(UnderWay::begin(plan, seats.leads(), network)?);
+        Ok(())
+    }
+    /// Goes on with a cut; its outcome when it is over.
+    pub fn tend_cut(&mut self) -> Result<Option<Outcome>, String> {
+        let (Some(network), Some(mut cut)) = (&self.site.network, self.cut.take()) else { return Ok(None) };
+        let leader = || self.seats().unwrap_or_default().leads();
+        let outcome = cut.tend(network, |node| self.site.leads(node), leader)?;
+        if outcome.is_none() {
+            self.cut = Some(cut);
+        }
+        Ok(outcome)
+    }
+    /// Lifts a cut that is left.
+    pub fn lift(&mut self) -> Result<(), String> {
+        match (&self.site.network, self.cut.take()) {
+            (Some(network), Some(mut cut)) => cut.lift(network),
+            _ => Ok(()),
+        }
     }
     /// Waits for all nodes to be there. Errors: they are not in time.
     pub fn becomes_whole(&mut self, patience: Duration) -> Result<(), String> {
         let began = Instant::now();
         while began.elapsed() < patience {
             self.tend()?;
-            if self.nodes.iter().all(|node| node.told() == Told::Runs)
-                && self.seats().is_ok_and(|seats| seats.are_whole)
-            {
+            if self.is_whole() {
                 return Ok(());
             }
-            std::thread::sleep(10 * LOOK);
+            std::thread::sleep(LOOK);
         }
         Err(format!("not all nodes are there after {patience:?}: {}", self.in_words()))
     }
-    /// Kills the process of the mount, so that whoever waits for it gets an error.
+    /// Kills the processes of the mounts, so that whoever waits for them gets an error.
     pub fn kill(&self) {
-        self.mounting.signal("KILL");
+        self.mounts.iter().for_each(Mount::kill);
     }
-    /// Ends it in order: the mount, whose contents are written back, then the nodes.
+    /// Ends it in order: the mounts, whose contents are written back, then the nodes.
     pub fn end(mut self) -> Result<(), String> {
-        self.mounting.end()?;
-        self.undo.forget(&unmounted(&self.mount))?;
+        self.lift()?;
+        self.mounts.into_iter().try_for_each(|mount| mount.end(self.site.undo))?;
         self.nodes.iter().for_each(Node::ask_to_end);
         self.nodes.iter_mut().try_for_each(Node::end)
     }
@@ -139,16 +162,34 @@ impl<'a> Cluster<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn nodes_are_read_from_the_status() {
-        let told = serde_json::json!({ "healthy": false, "leader": "n2", "nodes": [
+        let told = json!({ "healthy": false, "leader": "n2", "nodes": [
             { "name": "n1", "state": "follows", "pid": 11 },
-            { "name": "n2", "state": "leads", "pid": 12 },
+            { "name": "n2", "state": "leads", "pid": 12, "replica": { "term": 7 } },
             { "name": "n3", "state": "away", "pid": null },
         ]});
         let seats = Seats::of(&told).expect("it is complete");
-        assert_eq!((seats.leader, &seats.others[..], seats.are_whole, seats.all()), (Some(1), &[0][..], false, 2));
-        assert!(Seats::of(&serde_json::json!({})).is_none());
+        assert_eq!(seats, Seats { leader: Some(1), term: 7, others: vec![0], are_whole: false });
+        assert_eq!((seats.all(), seats.leads()), (2, Some((1, 7))));
+        assert!(Seats::of(&json!({})).is_none());
+    }
+
+    #[test]
+    fn each_node_is_believed_about_itself() {
+        let view = |own: usize, state: &str, healthy: bool| {
+            let mut nodes = vec![json!({ "state": "leads" }); 3];
+            nodes[own] = json!({ "state": state, "replica": { "term": 4 } });
+            (own, json!({ "healthy": healthy, "nodes": nodes }))
+        };
+        let all = [view(0, "follows", true), view(1, "follows", false), view(2, "leads", true)];
+        assert_eq!(Seats::of_all(&all), Seats { leader: Some(2), term: 4, others: vec![0, 1], are_whole: true });
+        assert!(!Seats::of_all(&all[1..]).are_whole);
+        let all = [view(0, "seeks", true), view(1, "follows", true), view(2, "leads", true)];
+        assert!(!Seats::of_all(&all).are_whole);
+        let all = [view(0, "follows", true), view(1, "follows", true), view(2, "leads", false)];
+        assert!(!Seats::of_all(&all).are_whole && Seats::of_all(&[]) == Seats::default());
     }
 }

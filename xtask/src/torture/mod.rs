@@ -1,4 +1,5 @@
-//! `cargo xtask cluster-torture`: a cluster of three bricks and clients that check what they read, while its nodes are killed and stopped.
+//! `cargo xtask cluster-torture`: a cluster of three bricks and clients that check what they read, while its nodes are killed
+//! and stopped, and their networks cut.
 //!
 //! Promises: nothing that was answered may be lost, no client may get an error, and each call returns, or the command fails and keeps the
 //! directory; all is taken back otherwise. Absent by design: damage to the bricks themselves, and the loss of the machine.
@@ -6,12 +7,17 @@
 mod asked;
 mod clients;
 mod cluster;
+mod cuts;
 mod expected;
 mod faults;
+mod kinds;
+mod machine;
 mod nodes;
 mod process;
 mod report;
 mod run;
+mod site;
+mod turns;
 
 use crate::flash::ground;
 use crate::flash::undo::{Undo, quoted};
@@ -23,10 +29,12 @@ use faults::Fault;
 use report::Report;
 use run::{Client, Ended, NEVER, Run, Seen};
 use runtime::random::SplitMix;
-use std::path::Path;
+use site::Site;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use turns::Turns;
 
-/// Time for all nodes to be there at the begin, and after the last fault.
+/// Time for all nodes to be there at the begin, and after a fault.
 const WHOLE: Duration = Duration::from_secs(60);
 /// Time for the clients' last calls; one that takes longer counts as one that never ends.
 const LAST_CALLS: Duration = Duration::from_secs(90);
@@ -79,19 +87,19 @@ fn removal(work: &Path) -> String {
 
 /// Tortures a cluster from its making to its end.
 fn tortured(asked: &Asked, undo: &Undo) -> Result<Report, String> {
-    ground::make_directory(&asked.work.join("mount"))?;
-    let mut cluster = Cluster::start(&asked.sinter, &asked.work, undo)?;
+    let site = Site::new(&asked.sinter, &asked.work, (asked.with_networks, asked.is_volatile), undo)?;
+    let mut cluster = Cluster::start(&site)?;
     cluster.becomes_whole(WHOLE)?;
-    let made = std::fs::write(cluster.mount.join("counter"), [0; 8]);
-    made.and_then(|()| std::fs::create_dir(cluster.mount.join(NAMES)))
-        .map_err(|error| format!("the mount: {error}"))?;
+    let mount = &cluster.paths()[0];
+    let made = std::fs::write(mount.join("counter"), [0; 8]);
+    made.and_then(|()| std::fs::create_dir(mount.join(NAMES))).map_err(|error| format!("the mount: {error}"))?;
     eprintln!("seed {}: {} minutes, a fault every {} s", asked.seed, asked.time.as_secs() / 60, asked.every.as_secs());
-    let run = Run::new(&cluster.mount);
+    let run = Run::new();
     let (faults, expected) = with_clients(&run, asked, &mut cluster);
     // A finding ends it early.
     let time = run.now();
     if run.is_clean() {
-        check_again(&run, asked, cluster, &expected, undo);
+        check_again(&run, &site, cluster, &expected);
     } else if let Err(error) = cluster.end() {
         run.wrong(error);
     }
@@ -100,12 +108,12 @@ fn tortured(asked: &Asked, undo: &Undo) -> Result<Report, String> {
 }
 
 /// Verifies the contents, ends the cluster, starts it again, and verifies them once more.
-fn check_again(run: &Run, asked: &Asked, mut cluster: Cluster<'_>, expected: &[Expected], undo: &Undo) {
+fn check_again(run: &Run, site: &Site<'_>, mut cluster: Cluster<'_>, expected: &[Expected]) {
     if let Err(error) = cluster.becomes_whole(WHOLE) {
         run.wrong(format!("after the last fault: {error}"));
     }
     found(run, "at the end", &cluster, expected);
-    let again = cluster.end().and_then(|()| Cluster::start(&asked.sinter, &asked.work, undo)).and_then(|cluster| {
+    let again = cluster.end().and_then(|()| Cluster::start(site)).and_then(|cluster| {
         found(run, "after a new start", &cluster, expected);
         cluster.end()
     });
@@ -118,9 +126,12 @@ fn check_again(run: &Run, asked: &Asked, mut cluster: Cluster<'_>, expected: &[E
 fn found(run: &Run, when: &str, cluster: &Cluster<'_>, expected: &[Expected]) {
     std::thread::scope(|scope| {
         let verifying = scope.spawn(|| {
-            let mut client = Client::new(run, format!("verification {when}"), 0);
-            // Its duration is none of the clients': the last fault has no part in it.
-            client.call("verify", &run.mount, || Ok(verify(&run.mount, expected))).unwrap_or_default()
+            let verified = |mount: PathBuf| {
+                // Its duration is none of the clients': the last fault has no part in it.
+                let mut client = Client::new(run, format!("verification {when}"), mount.clone(), 0);
+                client.call("verify", &mount, || Ok(verify(&mount, expected))).unwrap_or_default()
+            };
+            cluster.paths().into_iter().flat_map(verified).collect::<Vec<String>>()
         });
         while !verifying.is_finished() {
             if run.notices_hung(VERIFICATION) {
@@ -134,8 +145,8 @@ fn found(run: &Run, when: &str, cluster: &Cluster<'_>, expected: &[Expected]) {
     });
 }
 
-/// The clients, by name.
-fn all_clients() -> Vec<(String, Work)> {
+/// The clients, by name. Those that watch are for what several mounts see of each other.
+fn all_clients(mounts: usize) -> Vec<(String, Work)> {
     let mut all: Vec<(String, Work)> = Vec::new();
     for number in 0..4 {
         let way = if number < 2 { Way::Strict } else { Way::Plain };
@@ -147,6 +158,8 @@ fn all_clients() -> Vec<(String, Work)> {
         all.push((format!("counter {number}"), Box::new(clients::count)));
     }
     all.push(("unnamed".to_string(), Box::new(clients::unnamed)));
+    let watches = if mounts > 1 { mounts } else { 0 };
+    all.extend((0..watches).map(|number| (format!("watch {number}"), Box::new(clients::watch) as Work)));
     all
 }
 
@@ -154,10 +167,13 @@ fn all_clients() -> Vec<(String, Work)> {
 fn with_clients(run: &Run, asked: &Asked, cluster: &mut Cluster<'_>) -> (Vec<Fault>, Vec<Expected>) {
     std::thread::scope(|scope| {
         let mut draw = SplitMix(asked.seed);
-        let started: Vec<_> = all_clients()
+        let mounts = cluster.paths();
+        let started: Vec<_> = all_clients(mounts.len())
             .into_iter()
             .map(|(name, work)| {
-                let mut client = Client::new(run, name, draw.next());
+                // The last digit is the number of its like; those that have none are at the first.
+                let number = name.chars().last().and_then(|last| last.to_digit(10)).unwrap_or_default() as usize;
+                let mut client = Client::new(run, name, mounts[number % mounts.len()].clone(), draw.next());
                 scope.spawn(move || {
                     let done = work(&mut client);
                     client.end();
@@ -165,8 +181,11 @@ fn with_clients(run: &Run, asked: &Asked, cluster: &mut Cluster<'_>) -> (Vec<Fau
                 })
             })
             .collect();
-        let faults = faults(run, asked, cluster);
+        let faults = Turns::new(run, asked).done(cluster);
         run.end();
+        if let Err(how) = cluster.lift() {
+            run.wrong(how);
+        }
         last_calls(run, cluster, || started.iter().filter(|client| !client.is_finished()).count());
         let ended =
             started.into_iter().map(|client| client.join().expect("a client that panics is a bug of this command"));
@@ -191,39 +210,4 @@ fn last_calls(run: &Run, cluster: &mut Cluster<'_>, left: impl Fn() -> usize) {
         run.wrong(format!("{} clients still wait for a call, {:?} after the last fault", left(), began.elapsed()));
         cluster.kill();
     }
-}
-
-/// Does faults until the time is over or something is found.
-fn faults(run: &Run, asked: &Asked, cluster: &mut Cluster<'_>) -> Vec<Fault> {
-    // Another sequence than that of the clients' seeds.
-    let (mut draw, mut done, mut minute) = (SplitMix(!asked.seed), Vec::<Fault>::new(), 1);
-    let mut next = asked.every;
-    while run.goes_on() && run.now() < asked.time && !run.notices_hung(NEVER) {
-        let mut tended = cluster.tend();
-        if tended.is_ok() && run.now() >= next {
-            next += asked.every;
-            tended = faults::next(run, cluster, &mut draw).map(|fault| {
-                fault.iter().for_each(|fault| eprintln!("{:.1} s: {}", fault.at.as_secs_f64(), fault.told));
-                done.extend(fault);
-            });
-        }
-        if let Err(how) = tended {
-            run.wrong(how);
-            break;
-        }
-        if run.now().as_secs() / 60 >= minute {
-            let (calls, longest) = run.calls();
-            let longest = longest.as_secs_f64();
-            eprintln!(
-                "minute {minute}: {calls} calls, the longest took {longest:.1} s, {} faults, nothing wrong",
-                done.len()
-            );
-            minute += 1;
-        }
-        std::thread::sleep(LOOK);
-    }
-    if !run.is_clean() {
-        eprintln!("{}", cluster.in_words());
-    }
-    done
 }

@@ -2,15 +2,13 @@
 //!
 //! Promises: a node that ends unasked is told as a failure. Absent by design: the choice of what is done to which.
 
+use super::machine::NAMES;
 use super::process::{PATIENCE, Process};
+use super::site::{MEMORY, Site};
 use crate::flash::ground::text;
-use crate::flash::undo::Undo;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Memory of a node.
-const MEMORY: &str = "512M";
 /// The exit code of a node whose brick another process has: the kernel may close the files of a killed one a moment late.
 const IN_USE: i32 = 3;
 /// Pause before such a node is started again.
@@ -20,10 +18,8 @@ const DOWN: Duration = Duration::from_secs(1);
 
 /// A node.
 pub struct Node<'a> {
-    binary: &'a Path,
-    brick: PathBuf,
-    log: PathBuf,
-    undo: &'a Undo,
+    site: &'a Site<'a>,
+    number: usize,
     state: State<'a>,
 }
 
@@ -46,21 +42,32 @@ pub enum Told {
 }
 
 impl<'a> Node<'a> {
-    /// Starts the node of a brick.
-    pub fn start(binary: &'a Path, brick: PathBuf, log: PathBuf, undo: &'a Undo) -> Result<Node<'a>, String> {
-        let process = served(binary, &brick, &log, undo)?;
-        Ok(Node { binary, brick, log, undo, state: State::Runs(process) })
+    /// Starts a node of a site.
+    pub fn start(site: &'a Site<'a>, number: usize) -> Result<Node<'a>, String> {
+        Ok(Node { site, number, state: State::Runs(served(site, number)?) })
     }
-    /// Waits until it serves its brick.
+    /// Waits until it serves its brick. Errors: it does not, or has no volatile cache where one was asked for.
     pub fn becomes_ready(&mut self) -> Result<(), String> {
-        match &mut self.state {
-            State::Runs(process) => process.becomes_ready(PATIENCE),
-            _ => Ok(()),
+        let State::Runs(process) = &mut self.state else { return Ok(()) };
+        process.becomes_ready(PATIENCE)?;
+        match self.site.is_volatile && !process.said().contains("unflushed writes stay in memory") {
+            true => {
+                Err("--volatile: this build of sinter has no volatile cache; cargo build --release -p node --features \
+                         seeded-bugs makes one that has, for --sinter BINARY"
+                    .to_string())
+            }
+            false => Ok(()),
         }
     }
     /// Its state.
     pub fn told(&self) -> Told {
         if matches!(self.state, State::Runs(_)) { Told::Runs } else { Told::Otherwise }
+    }
+    /// Kills it, and leaves the wait for its end to `kill`.
+    pub fn strike(&mut self) {
+        if let State::Runs(process) = &mut self.state {
+            process.strike();
+        }
     }
     /// Kills it. It is started again when it is tended after this time.
     pub fn kill(&mut self, back: Duration) {
@@ -71,8 +78,8 @@ impl<'a> Node<'a> {
     }
     /// Takes it down in order, by the command that an operator gives, and starts it again a second after its end.
     pub fn take_down(&mut self) -> Result<(), String> {
-        let mut command = Command::new(self.binary);
-        command.args(["down", text(&self.brick)]).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut command = self.site.command(self.number);
+        command.args(["down", text(&self.site.brick(self.number))]).stdin(Stdio::null()).stdout(Stdio::null());
         let asking = command.spawn().map_err(|error| format!("sinter down: {error}"))?;
         self.state = match std::mem::replace(&mut self.state, State::Away(Instant::now())) {
             State::Runs(process) => State::Ending(process, asking, Instant::now()),
@@ -126,7 +133,7 @@ impl<'a> Node<'a> {
             }
             State::Away(until) => {
                 if now >= *until {
-                    self.state = State::Runs(served(self.binary, &self.brick, &self.log, self.undo)?);
+                    self.state = State::Runs(served(self.site, self.number)?);
                 }
                 Ok(())
             }
@@ -142,7 +149,8 @@ impl<'a> Node<'a> {
         };
     }
     fn failed(&self, how: &str) -> String {
-        format!("the node of {} {how}; see {}", self.brick.display(), self.log.display())
+        let (brick, log) = (self.site.brick(self.number), self.site.log(NAMES[self.number]));
+        format!("the node of {} {how}; see {}", brick.display(), log.display())
     }
     /// Asks it to end.
     pub fn ask_to_end(&self) {
@@ -165,6 +173,11 @@ impl<'a> Node<'a> {
     }
 }
 
-fn served<'a>(binary: &Path, brick: &Path, log: &Path, undo: &'a Undo) -> Result<Process<'a>, String> {
-    Process::start(binary, &["serve", text(brick), "--memory-max", MEMORY], log, undo)
+fn served<'a>(site: &'a Site<'a>, number: usize) -> Result<Process<'a>, String> {
+    let mut command = site.command(number);
+    command.args(["serve", text(&site.brick(number)), "--memory-max", MEMORY]);
+    if site.is_volatile {
+        command.env("SINTER_TEST_VOLATILE_CACHE", "1");
+    }
+    Process::start(command, &site.log(NAMES[number]), site.undo)
 }

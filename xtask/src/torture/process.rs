@@ -27,16 +27,16 @@ pub struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    /// Starts the product with these arguments; its log gets all that it says.
-    pub fn start(binary: &Path, arguments: &[&str], log: &Path, undo: &'a Undo) -> Result<Process<'a>, String> {
+    /// Starts the product by a command; its log gets all that it says.
+    pub fn start(mut command: Command, log: &Path, undo: &'a Undo) -> Result<Process<'a>, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", log.display());
         let errors = File::options().create(true).append(true).open(log).map_err(failed)?;
         let heard = errors.metadata().map_err(failed)?.len();
         let output = errors.try_clone().map_err(failed)?;
-        let mut command = Command::new(binary);
         // Ctrl-C is for this program, which then ends the others.
-        command.args(arguments).process_group(0).stdin(Stdio::null()).stdout(output).stderr(errors);
-        let child = command.spawn().map_err(|error| format!("{}: {error}", binary.display()))?;
+        command.process_group(0).stdin(Stdio::null()).stdout(output).stderr(errors);
+        let spawned = command.spawn();
+        let child = spawned.map_err(|error| format!("{}: {error}", command.get_program().display()))?;
         let undone_by = format!("kill -9 {0} 2>/dev/null; {1}", child.id(), ended(child.id(), 20));
         undo.add(&undone_by)?;
         Ok(Process { child, log: log.to_path_buf(), heard, undo, undone_by })
@@ -79,6 +79,11 @@ impl<'a> Process<'a> {
         // The list is for processes that are left; one that is gone does no harm there.
         drop(self.undo.forget(&self.undone_by));
         Some(status)
+    }
+    /// Kills it, and leaves the wait to `kill`.
+    pub fn strike(&mut self) {
+        // It fails only if it has ended already.
+        drop(self.child.kill());
     }
     /// Kills it, and waits until the kernel has closed its files.
     pub fn kill(&mut self) {

@@ -1,6 +1,8 @@
 //! The report of a run: calls, faults, stalls, findings; as a table and as JSON.
 
-use super::faults::{Fault, Goal, KILLED, Kind, Part};
+use super::cuts::Outcome;
+use super::faults::{Fault, Part};
+use super::kinds::{Goal, KILLED, Kind, LEASE};
 use super::run::{Call, LONG, Seen};
 use crate::hybrid::asked::Form;
 use serde_json::{Value, json};
@@ -88,6 +90,43 @@ impl Row {
     }
 }
 
+/// The outcomes of cuts: whether the leader stayed that was cut off from one follower, and for how long one led on that was parted from the
+/// majority.
+struct Leads {
+    kept: Vec<bool>,
+    led_on: Vec<Duration>,
+}
+
+impl Leads {
+    fn lines(&self) -> Vec<String> {
+        let judged = |is_met: bool| if is_met { "met" } else { "MISSED" };
+        let mut lines = Vec::new();
+        if let Some(longest) = self.led_on.last() {
+            let (times, half, met) = (self.led_on.len(), quantile(&self.led_on, 0.5), judged(*longest <= LEASE));
+            let goal = format!("   {} ms: {met}", LEASE.as_millis());
+            lines.push(format!(
+                "led on without a majority, {times} times: 50% {} ms, longest {} ms{goal}",
+                half.as_millis(),
+                longest.as_millis()
+            ));
+        }
+        if !self.kept.is_empty() {
+            let (kept, all) = (self.kept.iter().filter(|kept| **kept).count(), self.kept.len());
+            let met = judged(kept == all);
+            lines.push(format!("led on in the same term, cut off from one follower: {kept} of {all}   all: {met}"));
+        }
+        if !lines.is_empty() {
+            lines.insert(0, String::new());
+        }
+        lines
+    }
+    fn json(&self) -> Value {
+        let led_on: Vec<u64> = self.led_on.iter().map(|time| time.as_millis() as u64).collect();
+        json!({ "led_on_ms": led_on, "lease_ms": LEASE.as_millis() as u64, "pairs": self.kept.len(),
+            "pairs_kept": self.kept.iter().filter(|kept| **kept).count() })
+    }
+}
+
 impl Report {
     /// The stalls of each kind of fault that was done, then those of single nodes that were killed.
     fn rows(&self) -> Vec<Row> {
@@ -107,6 +146,15 @@ impl Report {
         rows.push(row("down, the one that led", None, &|fault| fault.kind == Kind::Down && fault.part == Part::Leads));
         rows.retain(|row| !row.stalls.is_empty());
         rows
+    }
+    /// The outcomes of cuts.
+    fn leads(&self) -> Leads {
+        let over = |fault: &Fault| fault.outcome.map(|outcome| (fault.kind, outcome));
+        let all: Vec<(Kind, Outcome)> = self.faults.iter().filter_map(over).collect();
+        let pairs = all.iter().filter(|(kind, _)| *kind == Kind::Pair).map(|(_, outcome)| outcome.is_kept);
+        let mut led_on: Vec<Duration> = all.iter().filter_map(|(_, outcome)| outcome.led_on).collect();
+        led_on.sort_unstable();
+        Leads { kept: pairs.collect(), led_on }
     }
     fn calls(&self) -> u64 {
         self.seen.durations.values().map(|durations| durations.count).sum()
@@ -130,6 +178,7 @@ impl Report {
             head("stalls by fault", "faults") + "   goal",
         ];
         lines.extend(self.rows().iter().map(Row::line));
+        lines.extend(self.leads().lines());
         lines.extend([String::new(), head("calls by kind", "calls")]);
         for (kind, durations) in &self.seen.durations {
             let of = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
@@ -154,7 +203,9 @@ impl Report {
         let each = self.faults.iter().zip(longest).map(|(fault, call)| {
             json!({ "at_ms": ms(fault.at), "fault": fault.kind.name(), "led": fault.part == Part::Leads, "what": fault.told,
                 "stall_ms": call.map(|call| ms(call.took)),
-                "call": call.map(|call| call.kind), "began_ms": call.map(|call| ms(call.began)) })
+                "call": call.map(|call| call.kind), "began_ms": call.map(|call| ms(call.began)),
+                "leader_kept": fault.outcome.map(|outcome| outcome.is_kept),
+                "led_on_ms": fault.outcome.and_then(|outcome| outcome.led_on).map(ms) })
         });
         let calls = self.seen.durations.iter().map(|(kind, durations)| {
             json!({ "kind": kind, "calls": durations.count, "us_p50": durations.quantile_ns(0.5) / 1000,
@@ -165,6 +216,7 @@ impl Report {
             "seconds": self.time.as_secs(),
             "calls": self.calls(),
             "stalls": self.rows().iter().map(Row::json).collect::<Vec<_>>(),
+            "leads": self.leads().json(),
             "faults": each.collect::<Vec<_>>(),
             "calls_by_kind": calls.collect::<Vec<_>>(),
             "wrong": self.seen.wrong,
@@ -181,7 +233,7 @@ mod tests {
     #[test]
     fn a_long_call_belongs_to_the_fault_in_it_or_before_it() {
         let s = Duration::from_secs;
-        let fault = |at| Fault { kind: Kind::Kill1, part: Part::Leads, at: s(at), told: String::new() };
+        let fault = |at| Fault { kind: Kind::Kill1, part: Part::Leads, at: s(at), told: String::new(), outcome: None };
         let call = |began, took| Call { kind: "read", began: s(began), took: s(took) };
         let faults = [fault(10), fault(20), fault(30)];
         let long = [call(1, 2), call(9, 3), call(12, 5), call(15, 20), call(40, 1)];
@@ -191,7 +243,8 @@ mod tests {
 
     #[test]
     fn goals_are_met_or_missed() {
-        let fault = |kind, part, at| Fault { kind, part, at: Duration::from_secs(at), told: String::new() };
+        let fault =
+            |kind, part, at| Fault { kind, part, at: Duration::from_secs(at), told: String::new(), outcome: None };
         let call =
             |began, ms| Call { kind: "read", began: Duration::from_secs(began), took: Duration::from_millis(ms) };
         let faults = vec![
@@ -211,6 +264,26 @@ mod tests {
         assert!(rows.iter().all(|row| row.name != "killed, back after 1 s"));
         let table = report.table();
         assert!(table.contains("1001 ms   1000 ms: MISSED") && table.contains("200 ms   200 ms: met"), "{table}");
+    }
+
+    #[test]
+    fn leaders_that_stay_or_go_are_judged() {
+        let fault = |kind, is_kept, led_on: Option<u64>| Fault {
+            kind,
+            part: Part::Leads,
+            at: Duration::ZERO,
+            told: String::new(),
+            outcome: Some(Outcome { is_kept, led_on: led_on.map(Duration::from_millis) }),
+        };
+        let mut report = Report { seed: 1, time: Duration::ZERO, faults: Vec::new(), seen: Seen::default() };
+        assert!(report.leads().lines().is_empty());
+        report.faults = vec![fault(Kind::Pair, true, None), fault(Kind::Cut, false, Some(1800))];
+        let told = report.leads().lines().join("\n");
+        assert!(told.contains("1 times: 50% 1800 ms, longest 1800 ms   2000 ms: met"), "{told}");
+        assert!(told.contains("1 of 1   all: met"), "{told}");
+        report.faults.extend([fault(Kind::Pair, false, None), fault(Kind::Deaf, false, Some(2100))]);
+        let told = report.leads().lines().join("\n");
+        assert!(told.contains("2000 ms: MISSED") && told.contains("1 of 2   all: MISSED"), "{told}");
     }
 
     #[test]

@@ -20,7 +20,6 @@ pub const NEVER: Duration = Duration::from_secs(30);
 
 /// A run.
 pub struct Run {
-    pub mount: PathBuf,
     is_over: AtomicBool,
     began: Instant,
     calls: AtomicU64,
@@ -111,9 +110,8 @@ impl Durations {
 
 impl Run {
     /// Begins a run.
-    pub fn new(mount: &Path) -> Run {
+    pub fn new() -> Run {
         Run {
-            mount: mount.to_path_buf(),
             is_over: AtomicBool::new(false),
             began: Instant::now(),
             calls: AtomicU64::new(0),
@@ -192,6 +190,8 @@ pub struct Ended;
 pub struct Client<'a> {
     run: &'a Run,
     name: String,
+    /// The mount in which it works.
+    mount: PathBuf,
     /// The source of its choices.
     pub draw: SplitMix,
     durations: BTreeMap<&'static str, Durations>,
@@ -199,13 +199,13 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Makes a client, whose choices follow from a seed.
-    pub fn new(run: &'a Run, name: String, seed: u64) -> Client<'a> {
-        Client { run, name, draw: SplitMix(seed), durations: BTreeMap::new(), long: Vec::new() }
+    /// Makes a client of a mount, whose choices follow from a seed.
+    pub fn new(run: &'a Run, name: String, mount: PathBuf, seed: u64) -> Client<'a> {
+        Client { run, name, mount, draw: SplitMix(seed), durations: BTreeMap::new(), long: Vec::new() }
     }
     /// A path in the volume.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.run.mount.join(name)
+        self.mount.join(name)
     }
     /// Waits for the next round; false if there is none.
     pub fn goes_on(&self) -> bool {
@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn a_finding_ends_the_run() {
-        let run = Run::new(Path::new("/nowhere"));
-        let mut client = Client::new(&run, "log-0".to_string(), 1);
+        let run = Run::new();
+        let mut client = Client::new(&run, "log-0".to_string(), PathBuf::from("/nowhere"), 1);
         let path = client.path("log-0");
         assert_eq!(client.call("stat", &path, || Ok(7)).expect("it went well"), 7);
         assert!(run.goes_on() && run.is_clean());
@@ -299,8 +299,8 @@ mod tests {
 
     #[test]
     fn a_call_that_does_not_return_is_told_once() {
-        let run = Run::new(Path::new("/nowhere"));
-        let mut client = Client::new(&run, "log-0".to_string(), 1);
+        let run = Run::new();
+        let mut client = Client::new(&run, "log-0".to_string(), PathBuf::from("/nowhere"), 1);
         let path = client.path("log-0");
         let seen = client.call("sync", &path, || {
             assert!(!run.notices_hung(NEVER) && run.goes_on());
