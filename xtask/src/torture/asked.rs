@@ -24,7 +24,8 @@ cargo xtask cluster-torture [OPTION ...]
   Faults, drawn by the seed: a node killed and started again at once (kill-0: 16 of 100), after 0.2 s (kill-0.2: 6), after 1 s (kill-1: 20) or
   after 5 s (kill-5: 18), one taken down by `sinter down` and started again 1 s after its end (down: 20), one stopped for 1 to 6 s (stop: 10),
   two killed at once (two: 5), all three (three: 5). A single one is the node that leads in 60 of 100 cases. At the end all contents are
-  verified, and again after an end and a new start.
+  verified, all nodes must have the same records, contents are verified again after an end and a new start, and `sinter check --data` must find
+  nothing in any brick.
 
   With --networks each node is a machine with a network, /etc and /run of its own, and so are two clients: 10.77.0.1 to 10.77.0.5, each with
   a cable to one switch, in namespaces that end with the run. They become a cluster over TLS by `sinter cluster create` and `join`. The 13

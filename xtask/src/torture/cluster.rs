@@ -29,6 +29,8 @@ pub struct Seats {
     pub term: u64,
     /// The others that answer.
     pub others: Vec<usize>,
+    /// The last record that the state of each that answers has.
+    pub applied: Vec<u64>,
     /// True if all are there and one leads.
     pub are_whole: bool,
 }
@@ -59,6 +61,7 @@ impl Seats {
         found
     }
     fn take(&mut self, at: usize, node: &Value) {
+        self.applied.extend(node["replica"]["applied"].as_u64());
         match node["state"].as_str() {
             Some("leads") if self.leader.is_none() => {
                 self.leader = Some(at);
@@ -71,6 +74,10 @@ impl Seats {
     /// The number of all that answer.
     pub fn all(&self) -> usize {
         self.others.len() + usize::from(self.leader.is_some())
+    }
+    /// True if all nodes are there and have the same records.
+    fn rest(&self) -> bool {
+        self.are_whole && self.applied.len() == NODES && self.applied.windows(2).all(|pair| pair[0] == pair[1])
     }
     fn leads(&self) -> Leader {
         self.leader.map(|leader| (leader, self.term))
@@ -146,9 +153,26 @@ impl<'a> Cluster<'a> {
         }
         Err(format!("not all nodes are there after {patience:?}: {}", self.in_words()))
     }
+    /// Waits until all nodes have the same records; nobody changes anything. Errors: they have not in time.
+    pub fn comes_to_rest(&self, patience: Duration) -> Result<(), String> {
+        let began = Instant::now();
+        while began.elapsed() < patience {
+            if self.seats()?.rest() {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Err(format!("the nodes lack records of each other {patience:?} after the last change: {}", self.in_words()))
+    }
     /// Kills the processes of the mounts, so that whoever waits for them gets an error.
     pub fn kill(&self) {
         self.mounts.iter().for_each(Mount::kill);
+    }
+    /// Ends it in order, and has each brick looked through.
+    pub fn end_and_check(self) -> Result<(), String> {
+        let site = self.site;
+        self.end()?;
+        (0..NODES).try_for_each(|node| site.check(node))
     }
     /// Ends it in order: the mounts, whose contents are written back, then the nodes.
     pub fn end(mut self) -> Result<(), String> {
@@ -172,7 +196,7 @@ mod tests {
             { "name": "n3", "state": "away", "pid": null },
         ]});
         let seats = Seats::of(&told).expect("it is complete");
-        assert_eq!(seats, Seats { leader: Some(1), term: 7, others: vec![0], are_whole: false });
+        assert_eq!(seats, Seats { leader: Some(1), term: 7, others: vec![0], ..Seats::default() });
         assert_eq!((seats.all(), seats.leads()), (2, Some((1, 7))));
         assert!(Seats::of(&json!({})).is_none());
     }
@@ -181,11 +205,14 @@ mod tests {
     fn each_node_is_believed_about_itself() {
         let view = |own: usize, state: &str, healthy: bool| {
             let mut nodes = vec![json!({ "state": "leads" }); 3];
-            nodes[own] = json!({ "state": state, "replica": { "term": 4 } });
+            nodes[own] = json!({ "state": state, "replica": { "term": 4, "applied": 9 } });
             (own, json!({ "healthy": healthy, "nodes": nodes }))
         };
         let all = [view(0, "follows", true), view(1, "follows", false), view(2, "leads", true)];
-        assert_eq!(Seats::of_all(&all), Seats { leader: Some(2), term: 4, others: vec![0, 1], are_whole: true });
+        let applied = vec![9; 3];
+        let whole = Seats { leader: Some(2), term: 4, others: vec![0, 1], applied, are_whole: true };
+        assert_eq!(Seats::of_all(&all), whole);
+        assert!(whole.rest() && !Seats { applied: vec![9, 9, 8], ..whole }.rest());
         assert!(!Seats::of_all(&all[1..]).are_whole);
         let all = [view(0, "seeks", true), view(1, "follows", true), view(2, "leads", true)];
         assert!(!Seats::of_all(&all).are_whole);

@@ -107,15 +107,18 @@ fn tortured(asked: &Asked, undo: &Undo) -> Result<Report, String> {
     Ok(Report { seed: asked.seed, time, faults, seen })
 }
 
-/// Verifies the contents, ends the cluster, starts it again, and verifies them once more.
+/// Verifies the contents, ends the cluster, starts it again, verifies them once more, and then the bricks.
 fn check_again(run: &Run, site: &Site<'_>, mut cluster: Cluster<'_>, expected: &[Expected]) {
     if let Err(error) = cluster.becomes_whole(WHOLE) {
         run.wrong(format!("after the last fault: {error}"));
     }
     found(run, "at the end", &cluster, expected);
+    if let Err(error) = cluster.comes_to_rest(WHOLE) {
+        run.wrong(error);
+    }
     let again = cluster.end().and_then(|()| Cluster::start(site)).and_then(|cluster| {
         found(run, "after a new start", &cluster, expected);
-        cluster.end()
+        cluster.end_and_check()
     });
     if let Err(error) = again {
         run.wrong(error);

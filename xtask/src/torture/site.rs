@@ -6,7 +6,7 @@
 use super::cluster::Seats;
 use super::machine::{CLIENTS, Machine, NAMES, NODES, Network, address, product};
 use super::process::{PATIENCE, Process};
-use crate::flash::ground::{make_directory, text, unmounted};
+use crate::flash::ground::{make_directory, text, told, unmounted};
 use crate::flash::undo::Undo;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -77,8 +77,8 @@ impl<'a> Site<'a> {
             let (brick, own) = (self.brick(node), address(node));
             let place = ["--data", text(&brick), "--size", BRICK, "--memory-max", MEMORY, "--address", &own];
             let (what, name) = (if node == 0 { "create" } else { "join" }, invited.as_deref().unwrap_or(CLUSTER));
-            let told = on(node, &[&["cluster", what, name][..], &place].concat())?;
-            invited = Some(invited.map_or_else(|| token(&told), Ok)?);
+            let printed = on(node, &[&["cluster", what, name][..], &place].concat())?;
+            invited = Some(invited.map_or_else(|| token(&printed), Ok)?);
         }
         let began = Instant::now();
         let leader = loop {
@@ -166,6 +166,11 @@ impl<'a> Site<'a> {
         let mut runs = [false; NODES];
         runs[node] = true;
         self.seats(&runs).is_ok_and(|seats| seats.leader == Some(node))
+    }
+    /// Has the product look through a node's brick that nobody serves, with all its data. Errors: it has findings.
+    pub fn check(&self, node: usize) -> Result<(), String> {
+        let brick = self.brick(node);
+        told(text(self.binary), &["check", "--data", text(&brick)]).map(drop)
     }
     /// The state of the cluster in words: of a site of machines, as each node sees it.
     pub fn in_words(&self) -> String {
