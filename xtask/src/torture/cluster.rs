@@ -109,10 +109,11 @@ impl<'a> Cluster<'a> {
     pub fn in_words(&self) -> String {
         self.site.in_words()
     }
-    /// True if all nodes are there, and nothing is cut.
-    pub fn is_whole(&self) -> bool {
+    /// The nodes, if all are there and nothing is cut.
+    pub fn whole(&self) -> Option<Seats> {
         let run = self.nodes.iter().all(|node| node.told() == Told::Runs);
-        run && self.cut.is_none() && self.seats().is_ok_and(|seats| seats.are_whole)
+        let seats = if run && self.cut.is_none() { self.seats().ok() } else { None };
+        seats.filter(|seats| seats.are_whole)
     }
     /// True while a cut has no outcome yet.
     pub fn is_cut(&self) -> bool {
@@ -146,7 +147,7 @@ impl<'a> Cluster<'a> {
         let began = Instant::now();
         while began.elapsed() < patience {
             self.tend()?;
-            if self.is_whole() {
+            if self.whole().is_some() {
                 return Ok(());
             }
             std::thread::sleep(LOOK);

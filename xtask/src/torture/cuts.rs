@@ -27,7 +27,7 @@ pub struct Plan {
 /// The state of the leader during a cut and after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Time for which a leader went on that was parted from the majority.
+    /// Time until a leader that was parted from the majority said that it leads no more, or until the lift.
     pub led_on: Option<Duration>,
     /// True if the same node leads in the same term as before.
     pub is_kept: bool,
@@ -44,6 +44,8 @@ pub struct UnderWay {
     is_out: bool,
     lifted: Option<Instant>,
     asked: Instant,
+    /// True while a leader that is parted from the majority has not said yet that it leads no more.
+    is_parted: bool,
     led_on: Option<Duration>,
 }
 
@@ -90,13 +92,15 @@ impl UnderWay {
         network.set(&plan.cut(), true)?;
         let began = Instant::now();
         let is_parted = plan.kind.parts_from_majority() && before.is_some_and(|(leader, _)| leader == plan.node);
-        let led_on = is_parted.then_some(Duration::ZERO);
-        Ok(UnderWay { plan, before, began, is_out: false, lifted: None, asked: began, led_on })
+        Ok(UnderWay { plan, before, began, is_out: false, lifted: None, asked: began, is_parted, led_on: None })
     }
     /// Lifts it at once.
     pub fn lift(&mut self, network: &Network) -> Result<(), String> {
         if self.lifted.is_none() {
             self.lifted = Some(Instant::now());
+            if std::mem::take(&mut self.is_parted) {
+                self.led_on = Some(self.began.elapsed());
+            }
             network.set(&self.plan.cut(), false)?;
             self.plug(true, network)?;
         }
@@ -119,11 +123,11 @@ impl UnderWay {
             self.lift(network)?;
         } else if self.plan.kind == Kind::Flap {
             self.plug(!is_out(lasts), network)?;
-        } else if self.led_on.is_some() && self.asked.elapsed() >= ASK {
+        } else if self.is_parted && self.asked.elapsed() >= ASK {
             self.asked = Instant::now();
-            if leads(self.plan.node) {
-                self.led_on = Some(lasts);
-            }
+            self.is_parted = leads(self.plan.node);
+            // Its answer may wait for the end of its lease, so the moment of the question tells less.
+            self.led_on = (!self.is_parted).then(|| self.began.elapsed());
         }
         Ok(None)
     }

@@ -83,16 +83,15 @@ fn picked(drawn: Drawn, seats: &Seats, count: usize) -> Vec<usize> {
     ordered.into_iter().take(count).collect()
 }
 
-/// Does a fault of one of these kinds. Nothing, if there is no node to which it can be done: the next one's turn comes. Errors: the product
+/// Does a fault of one of these kinds to the nodes that there are. Nothing, if there is no node to which it can be done: the next one's turn comes. Errors: the product
 /// refused.
 pub fn next(
     run: &Run,
     cluster: &mut Cluster<'_>,
     draw: &mut SplitMix,
-    shares: &[(Kind, u64)],
+    (shares, mut seats): (&[(Kind, u64)], Seats),
 ) -> Result<Option<Fault>, String> {
     let drawn = drawn(draw, shares);
-    let mut seats = cluster.seats().unwrap_or_default();
     // A node may still answer to which something is being done.
     seats.others.retain(|at| cluster.nodes[*at].told() == Told::Runs);
     seats.leader = seats.leader.filter(|at| cluster.nodes[*at].told() == Told::Runs);

@@ -46,8 +46,9 @@ pub struct Goal {
 
 /// The goal for a node that is killed, whichever, every 10 s.
 pub const KILLED: Goal = Goal { most: Duration::from_millis(3500), always: Duration::from_secs(6) };
-/// The goal for how long a leader goes on that a cut has parted from the majority: the promise that its lease is made of.
-pub const LEASE: Duration = Duration::from_secs(2);
+/// The goal for how long a leader goes on that a cut has parted from the majority: the promise of 2 s that its lease is made of, and the pause
+/// between two questions.
+pub const LEASE: Duration = Duration::from_millis(2200);
 
 impl Kind {
     pub const ALL: [Kind; 17] = [

@@ -80,25 +80,31 @@ impl<'a> Site<'a> {
             let printed = on(node, &[&["cluster", what, name][..], &place].concat())?;
             invited = Some(invited.map_or_else(|| token(&printed), Ok)?);
         }
-        let began = Instant::now();
-        let leader = loop {
-            let seats = self.seats(&[true; NODES]).unwrap_or_default();
-            match seats.leader.filter(|_| seats.are_whole) {
-                Some(leader) => break leader,
-                None if began.elapsed() > FORMING => {
-                    return Err(format!("no cluster after {FORMING:?}: {}", self.in_words()));
-                }
-                None => std::thread::sleep(Duration::from_millis(100)),
-            }
-        };
-        let data = self.brick(leader);
-        on(leader, &["volume", "create", text(&data), VOLUME])?;
+        self.led(network, &|data| vec!["volume", "create", data, VOLUME])?;
         for (client, name) in NAMES.iter().enumerate().skip(NODES) {
-            let invited = token(&on(leader, &["token", "create", text(&data), "--volume", VOLUME])?)?;
+            let invited = token(&self.led(network, &|data| vec!["token", "create", data, "--volume", VOLUME])?)?;
             on(client, &["client", "join", &invited])?;
             make_directory(&self.work.join(name))?;
         }
         (0..NODES).try_for_each(|node| on(node, &["down", text(&self.brick(node))]).map(drop))
+    }
+    /// Has the node that leads do something, once all are there; what it printed. On a machine that does other things beside, another one may
+    /// lead by then: it is tried again.
+    fn led(&self, network: &Network, words: &dyn Fn(&str) -> Vec<&str>) -> Result<String, String> {
+        let began = Instant::now();
+        let mut refused = format!("not all nodes are there after {FORMING:?}");
+        while began.elapsed() < FORMING {
+            let seats = self.seats(&[true; NODES])?;
+            if let Some(leader) = seats.leader.filter(|_| seats.are_whole) {
+                let data = self.brick(leader);
+                match product(network.machine(leader), self.binary, &words(text(&data))) {
+                    Ok(printed) => return Ok(printed),
+                    Err(error) => refused = error,
+                }
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Err(format!("{refused}; {}", self.in_words()))
     }
     /// The directory of a cluster on this machine.
     fn home(&self) -> PathBuf {

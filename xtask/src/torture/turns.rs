@@ -63,15 +63,16 @@ impl<'a> Turns<'a> {
         if now < self.look || cluster.is_cut() || self.is_enough() {
             return Ok(());
         }
-        if self.asked.is_patient && !cluster.is_whole() {
+        let seats = if self.asked.is_patient { cluster.whole() } else { Some(cluster.seats().unwrap_or_default()) };
+        let Some(seats) = seats else {
             let waited = now.saturating_sub(self.due);
             self.look = now + ASK;
             return match waited > WHOLE {
                 true => Err(format!("not all nodes are there {waited:?} after a fault: {}", cluster.in_words())),
                 false => Ok(()),
             };
-        }
-        let fault = faults::next(self.run, cluster, &mut self.draw, &self.asked.shares)?;
+        };
+        let fault = faults::next(self.run, cluster, &mut self.draw, (&self.asked.shares, seats))?;
         self.due = if self.asked.is_patient { self.run.now() } else { self.due } + self.asked.every;
         self.look = self.due;
         fault.iter().for_each(|fault| eprintln!("{:.1} s: {}", fault.at.as_secs_f64(), fault.told));
