@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// Pause between two looks at nodes that come back.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Records that a node which is there may lack: some seconds of them. One that stays behind does not count for a majority.
+const LAG_MAX: u64 = 2000;
+
 /// A cluster that runs.
 pub struct Cluster<'a> {
     site: &'a Site<'a>,
@@ -77,7 +80,12 @@ impl Seats {
     }
     /// True if all nodes are there and have the same records.
     fn rest(&self) -> bool {
-        self.are_whole && self.applied.len() == NODES && self.applied.windows(2).all(|pair| pair[0] == pair[1])
+        self.are_whole && self.applied.len() == NODES && self.lag() == 0
+    }
+    /// The records that the state of one has, and that of another one has not.
+    fn lag(&self) -> u64 {
+        let (least, most) = (self.applied.iter().min(), self.applied.iter().max());
+        most.zip(least).map_or(0, |(most, least)| most - least)
     }
     fn leads(&self) -> Leader {
         self.leader.map(|leader| (leader, self.term))
@@ -109,11 +117,11 @@ impl<'a> Cluster<'a> {
     pub fn in_words(&self) -> String {
         self.site.in_words()
     }
-    /// The nodes, if all are there and nothing is cut.
+    /// The nodes, if all are there, none is far behind, and nothing is cut.
     pub fn whole(&self) -> Option<Seats> {
         let run = self.nodes.iter().all(|node| node.told() == Told::Runs);
         let seats = if run && self.cut.is_none() { self.seats().ok() } else { None };
-        seats.filter(|seats| seats.are_whole)
+        seats.filter(|seats| seats.are_whole && seats.lag() <= LAG_MAX)
     }
     /// True while a cut has no outcome yet.
     pub fn is_cut(&self) -> bool {
