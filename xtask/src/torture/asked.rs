@@ -51,7 +51,7 @@ cargo xtask cluster-torture [OPTION ...]
   --count N          the run ends after so many faults, 1 to 100000 [when the time is over]
   --minutes N        of faults, 1 to 10000 [30]
   --every N          seconds from one fault to the next one, 1 to 600; with --kind and --networks the next one also waits until all nodes
-                     are there [10]
+                     are there, and all clients go on [10]
   --seed N           of what is drawn; the same seed draws the same, and the machine's timing differs [the time]
   --volatile         nodes behind write caches that are lost when they are killed, as drives' are in a power cut; needs a build by
                      cargo build --release -p node --features seeded-bugs

@@ -164,6 +164,10 @@ impl Run {
         }
         !told.is_empty()
     }
+    /// True while a call is under way that began before this moment.
+    pub fn waits_since(&self, moment: Duration) -> bool {
+        self.under_way().values().any(|call| call.began <= moment)
+    }
     fn under_way(&self) -> MutexGuard<'_, BTreeMap<String, UnderWay>> {
         self.under_way.lock().expect("nobody panics while it looks")
     }
@@ -304,6 +308,7 @@ mod tests {
         let path = client.path("log-0");
         let seen = client.call("sync", &path, || {
             assert!(!run.notices_hung(NEVER) && run.goes_on());
+            assert!(run.waits_since(run.now()) && !run.waits_since(Duration::ZERO));
             Ok((run.notices_hung(Duration::ZERO), run.notices_hung(Duration::ZERO)))
         });
         assert_eq!(seen.expect("it returns all the same"), (true, false));

@@ -63,12 +63,21 @@ impl<'a> Turns<'a> {
         if now < self.look || cluster.is_cut() || self.is_enough() {
             return Ok(());
         }
-        let seats = if self.asked.is_patient { cluster.whole() } else { Some(cluster.seats().unwrap_or_default()) };
+        // Clients that wait since the last fault would never go on if the next one came as soon as the nodes are there.
+        let waits = self.done.last().is_some_and(|last| self.run.waits_since(last.at));
+        let seats = if self.asked.is_patient {
+            cluster.whole().filter(|_| !waits)
+        } else {
+            Some(cluster.seats().unwrap_or_default())
+        };
         let Some(seats) = seats else {
             let waited = now.saturating_sub(self.due);
             self.look = now + ASK;
             return match waited > WHOLE {
-                true => Err(format!("not all nodes are there {waited:?} after a fault: {}", cluster.in_words())),
+                true => Err(format!(
+                    "not all nodes are there, or clients still wait, {waited:?} after a fault: {}",
+                    cluster.in_words()
+                )),
                 false => Ok(()),
             };
         };
