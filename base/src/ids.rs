@@ -86,6 +86,9 @@ pub struct Place {
 }
 
 impl Place {
+    /// The place of a block that this brick lacks: others that have the group have it (`heal`).
+    pub const MISSING: Place = Place { segment: SegmentId(u32::MAX), block: 0 };
+
     /// The place `count` blocks further on in the same segment.
     pub fn advance(self, count: u32) -> Place {
         let block = u32::from(self.block) + count;

@@ -290,11 +290,17 @@ pub enum Bug {
     RestUnsent,
     /// Replay begins behind the last record that every follower has (rule P7).
     EndNotKept,
+    /// A replica that heals keeps blocks of files that have changed.
+    StaleBlocksKept,
+    /// A heal ends before all missing blocks have come (rule P8).
+    HealEndsEarly,
+    /// A leader asks a follower for the first record that is kept after each answer to an earlier question (rule P7).
+    QuestionsRepeat,
 }
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 141] = [
+    pub const ALL: [Bug; 144] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -436,6 +442,9 @@ impl Bug {
         Bug::UncommittedCheckpoint,
         Bug::RestUnsent,
         Bug::EndNotKept,
+        Bug::StaleBlocksKept,
+        Bug::HealEndsEarly,
+        Bug::QuestionsRepeat,
     ];
 }
 

@@ -6,6 +6,7 @@
 
 mod acl;
 mod driver;
+mod heal;
 mod mutate;
 mod recordings;
 mod replicas;

@@ -2,7 +2,8 @@
 
 use crate::targets::{Answer, answer, scale};
 use crate::wire_frames::variant;
-use base::{Index, ReplicaId, Term};
+use base::{Index, Ino, ReplicaId, Term, VolumeId};
+use group::heal_codec::{self, Heal};
 use group::replica_codec::{Pulse, Told, pulse_bytes, put_told, take_pulse, take_told};
 use order_raft::support::{Answer as Answered, Ask, Epoch, Spell, Stamp, Wish};
 use order_raft::{Body, Entry, Message, Number, Position, Shadow, Stage};
@@ -27,6 +28,19 @@ fn bodies() -> Vec<Body> {
     ]
 }
 
+fn heals() -> [Heal; 7] {
+    let (volume, position) = (VolumeId(1), Position { index: Index(7), term: Term(3) });
+    [
+        Heal::Lacks { first: Index(9) },
+        Heal::Ask(1, heal_codec::Ask::Rows { heal: 5, cursor: vec![1, 2] }),
+        Heal::Ask(2, heal_codec::Ask::Blocks { volume, ino: Ino(2), first: 64, crcs: vec![7, 8] }),
+        Heal::Answer(1, heal_codec::Answer::Not),
+        Heal::Answer(2, heal_codec::Answer::Page { position, next: vec![1], length: 60 }),
+        Heal::Answer(3, heal_codec::Answer::Blocks { mask: 5 }),
+        Heal::Done,
+    ]
+}
+
 pub fn told_seeds() -> Vec<Vec<u8>> {
     let under = Some(Spell { epoch: Epoch(11), number: 12 });
     let message = |(at, body)| {
@@ -35,6 +49,7 @@ pub fn told_seeds() -> Vec<Vec<u8>> {
     };
     let mut all: Vec<_> = bodies().into_iter().enumerate().map(message).collect();
     all.extend([Told::Record { bytes: vec![1, 2, 3], more: 2 }, Told::Piece]);
+    all.extend(heals().into_iter().map(Told::Heal));
     let encode = |told: &Told| {
         let mut bytes = Vec::new();
         put_told(&mut bytes, told);
@@ -53,6 +68,7 @@ pub fn told(bytes: &[u8]) -> Answer {
     answer(&read, |told| match told {
         Told::Record { bytes, more } => scale(bytes.len()) << 1 | u64::from(*more > 0),
         Told::Piece => 1 << 10,
+        Told::Heal(heal) => 1 << 11 | variant(heal) << 4 | scale(bytes.len()),
         Told::Message { message, .. } => {
             let entries = if let Body::Append { entries, .. } = &message.body { entries.len() } else { 0 };
             variant(&message.body) ^ (scale(entries) << 1 | u64::from(message.under.is_some()))

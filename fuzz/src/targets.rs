@@ -1,7 +1,7 @@
 //! The targets of fuzzing: each has inputs that the product's own encoders made, and a parser. Inputs with a checksum
 //! are also tried with the right one, or nothing behind it would ever be reached.
 
-use crate::{acl, recordings, replicas, request, wire_frames};
+use crate::{acl, heal, recordings, replicas, request, wire_frames};
 use base::checksum::{crc32c, crc32c_append};
 use base::*;
 use std::collections::hash_map::DefaultHasher;
@@ -15,7 +15,9 @@ use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{self, Frame, Head, Logged, Moved, Moves, Places, Run, Vote};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
-use store::format::values::{self, GroupRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
+use store::format::values::{
+    self, GroupRow, HealRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow,
+};
 use store::format::{Uuid, edits, keys, summary};
 use store::purge::Purge;
 use store::reserve::{Extent, Reserve};
@@ -39,7 +41,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     binary("superblock", superblocks, superblock, 400_000),
     binary("label", labels, label, 2_000_000),
     binary("device_table", device_tables, device_table, 200_000),
@@ -49,6 +51,7 @@ pub const TARGETS: [Target; 18] = [
     binary("leaf", leaves, leaf, 800_000),
     binary("summary", summaries, entries, 400_000),
     binary("row", rows, row, 3_000_000),
+    binary("heal_page", heal::seeds, heal::run, 1_000_000),
     binary("request", request::seeds, request::run, 3_000_000),
     binary("acl", acl::seeds, acl::run, 1_000_000),
     binary("recording", recordings::seeds, recordings::run, 60_000),
@@ -445,9 +448,11 @@ fn leaves() -> Vec<Vec<u8>> {
     moved.trim = 9;
     let place = Place { segment: SegmentId(7), block: 8 };
     moved.set(1, Slot::Local { place, crc: 4, birth: leaf::BIRTH_KEPT });
+    let mut lacking = Leaf::default();
+    lacking.set(2, Slot::Local { place: Place::MISSING, crc: 6, birth: 7 });
     let mut full = Leaf::default();
     (0..64).for_each(|index| full.set(index, local(index as u16)));
-    [one, moved, full, Leaf::default()].map(|leaf| leaf.encode()).to_vec()
+    [one, moved, full, Leaf::default(), lacking].map(|leaf| leaf.encode()).to_vec()
 }
 
 /// Leaves and what lies over them: the second half of the input is laid over the first, as the index engine does.
@@ -539,13 +544,14 @@ fn rows() -> Vec<Vec<u8>> {
     let local = values::encode_session(&SessionRow { holder: None, ..session() });
     let promise = values::encode_promise(&Promise { term: Term(2), voted_for: Some(ReplicaId(3)) });
     let more = [(5, values::encode_volume(&layered())), (10, local), (16, promise)];
-    let numbered = (0..).zip(values).chain(more);
+    let heal = (17, values::encode_heal(&HealRow { rows: true, started: 4 }));
+    let numbered = (0..).zip(values).chain(more).chain([heal]);
     numbered.map(|(kind, value)| [vec![kind], value].concat()).collect()
 }
 
 fn row(bytes: &[u8]) -> Answer {
     let Some((kind, value)) = bytes.split_first() else { return 0 };
-    let kind = kind % 17;
+    let kind = kind % 18;
     let read = match kind {
         0 => back(value, values::decode_counted_inode, |(inode, blocks)| values::encode_counted_inode(inode, *blocks)),
         1 => back(value, values::decode_entry, |&(ino, kind, cookie)| values::encode_entry(ino, kind, cookie)),
@@ -564,6 +570,7 @@ fn row(bytes: &[u8]) -> Answer {
         12 => back(value, values::decode_damaged_replay, |(row, ways)| values::encode_damaged_replay(row, ways)),
         13 => back(value, values::decode_segment, values::encode_segment),
         16 => back(value, values::decode_promise, values::encode_promise),
+        17 => back(value, values::decode_heal, values::encode_heal),
         15 => back(value, values::decode_terms, |terms| values::encode_terms(terms)),
         _ => u64::from(keys::row(value).is_some()),
     };

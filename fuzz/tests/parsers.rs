@@ -83,7 +83,7 @@ macro_rules! targets {
         const TESTED: &[&str] = &[$(stringify!($name)),*];
     };
 }
-targets! { superblock label device_table segment batch record leaf summary row request acl recording wire_frame wire_request wire_reply wire_message replica_told replica_pulse }
+targets! { superblock label device_table segment batch record leaf summary row heal_page request acl recording wire_frame wire_request wire_reply wire_message replica_told replica_pulse }
 
 #[test]
 fn every_target_is_run() {

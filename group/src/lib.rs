@@ -9,6 +9,7 @@
 mod agents;
 mod change;
 mod data;
+mod heal;
 mod hosted;
 mod open;
 mod order;
@@ -20,10 +21,12 @@ pub use agents::clean;
 use agents::destage;
 pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
+pub use heal::HealStatus;
 pub use order_raft::Member;
 pub use order_raft::support::{BrickId, Ended};
 pub use replica::codec as replica_codec;
-pub use replication::{ReplicaStatus, Replicas};
+pub use replica::heal as heal_codec;
+pub use replication::{Follower, ReplicaStatus, Replicas};
 pub use wire::{Answer, Context, Position};
 
 use base::limits::BLOCK_BYTES;
@@ -62,6 +65,8 @@ pub struct Options {
     pub numbers_at_once: u64,
     /// Limits of the cut blocks that one checkpoint frees.
     pub free: store::FreeLimits,
+    /// Records that a replica keeps in memory though a checkpoint has them: a follower that lacks more of them heals.
+    pub kept_records: u64,
 }
 
 impl Options {
@@ -79,9 +84,14 @@ impl Options {
             // Each start skips up to 2^20 numbers: the 43 bits of a sequence number last for eight million starts.
             numbers_at_once: 1 << 20,
             free: store::FreeLimits::default(),
+            // They take some hundred bytes each: 1 in 64 of the memory, 8 to 256 MiB.
+            kept_records: (memory_max_bytes / 64).clamp(8 << 20, 256 << 20) / KEPT_RECORD_BYTES,
         }
     }
 }
+
+/// Bytes that a kept record takes about.
+pub(crate) const KEPT_RECORD_BYTES: u64 = 400;
 
 pub(crate) struct Group {
     pub number: GroupId,

@@ -5,10 +5,9 @@ use crate::order::held::{GroupSet, Held};
 use crate::order::record::Record;
 use crate::replication::found::{FoundReplica, missing};
 use crate::replication::{Replicas, Replication};
-use crate::state::cache::Budget;
 use crate::state::load::{Wanted, load_blocking, rests_on};
-use crate::state::rows::Rows;
-use crate::state::{Block, CacheBudgets, State};
+use crate::state::rows::read_states;
+use crate::state::{Block, State};
 use crate::{Group, Groups, Options};
 use base::{Edit, Error, GroupId, Ino, Intent, IntentId, Kind, Result, Sync, Term, VolumeId};
 use names::{Part, Seen};
@@ -21,40 +20,7 @@ use store::format::record::{Logged, Moves, Places, Run};
 use store::format::superblock::{EPOCH_ENDS_MAX, REPLICAS};
 use store::format::{keys, values};
 use store::index::Index;
-use store::purge::Purges;
-use store::reserve::Reserves;
 use store::{Opening, Replay, Replayed};
-
-/// Rough number of bytes that a cached name or leaf takes, by which a cache's bytes become a number of entries.
-const NAME_BYTES: u64 = 400;
-const LEAF_BYTES: u64 = 1200;
-
-/// Reads each group's row and sessions.
-fn read_groups(index: &dyn Index, count: u32, options: &Options) -> Result<Hosted> {
-    let budget = |entries: u64| Budget::new(entries as usize, count as usize);
-    let names = options.cache_bytes / 4 / NAME_BYTES;
-    let budgets = CacheBudgets {
-        inodes: budget(names),
-        entries: budget(names),
-        targets: budget(names / 16),
-        xattrs: budget(names / 16),
-        leaves: budget(options.cache_bytes / 2 / LEAF_BYTES),
-        xattr_bytes: (options.cache_bytes / 8) as usize / count as usize,
-    };
-    let (from, to) = keys::volumes();
-    let volumes = index.scan(&from, &to, usize::MAX)?;
-    let volumes = volumes.iter().map(|(_, value)| values::decode_volume(value).map(|volume| volume.id));
-    let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
-    let group = |number| {
-        let group = GroupId(number);
-        let rows = Rows::read(index, group)?;
-        let (purges, reserves) = (Purges::read(index, group, &volumes)?, Reserves::read(index, group, &volumes)?);
-        let mut state = State::new(group, rows.row, purges, reserves, &budgets);
-        state.set_rows(rows);
-        Ok(Group::new(state))
-    };
-    Ok(Hosted::new((0..count).map(group).collect::<Result<_>>()?))
-}
 
 /// The replicas of groups, as the log has them.
 type FoundReplicas = Lock<BTreeMap<GroupId, FoundReplica>>;
@@ -87,7 +53,8 @@ fn apply(
             return Err(Error::new(Kind::Corrupt, what).with(record.group));
         };
         if let Some(replicas) = replicas {
-            replicas.lock().entry(record.group).or_default().find(record, runs, batch)?;
+            let applied = group.state.lock().row.applied;
+            replicas.lock().entry(record.group).or_default().find(record, runs, batch, applied)?;
             continue;
         }
         let mut state = group.state.lock();
@@ -181,8 +148,8 @@ impl Groups {
         // only serve to compare which block is older.
         let (count, epoch) = (superblock.groups, superblock.epoch as u32);
         let reading = (index.clone(), options);
-        let groups = run_blocking(&*runtime.tasks, move || read_groups(&*reading.0, count, &reading.1)).await?;
-        let groups = Arc::new(groups);
+        let states = run_blocking(&*runtime.tasks, move || read_states(&*reading.0, count, &reading.1)).await?;
+        let groups = Arc::new(Hosted::new(states.into_iter().map(Group::new).collect()));
         let found = replicas.as_ref().map(|_| Arc::new(Lock::new("found", BTreeMap::new())));
         let sink = async |records: Vec<Replayed>| {
             let (groups, index, found) = (groups.clone(), index.clone(), found.clone());

@@ -2,15 +2,17 @@
 
 use crate::failure::{Doing, failure};
 use crate::mark::Mark;
+use crate::snapshot::Snapshot;
 use crate::{Options, place};
 use base::{Error, Kind, Result};
 use rocksdb::statistics::Ticker;
 use rocksdb::{
-    DB, ErrorKind, FlushOptions, ReadOptions, ReadTier, WaitForCompactOptions, WriteBatch, WriteOptions, properties,
+    DB, DBRawIterator, ErrorKind, FlushOptions, ReadOptions, ReadTier, WaitForCompactOptions, WriteBatch, WriteOptions,
+    properties,
 };
 use runtime::real::Directory;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use store::index::{Index, IndexEdit, MergeLeaf, Pair, Peeked};
 
 /// RocksDB's message when the file system has no direct I/O.
@@ -62,6 +64,10 @@ impl RocksIndex {
         mark.check(database.latest_sequence_number()).map_err(lacking)?;
         let (peeking, mark, read_only) = (peeking(), Mutex::new(mark), options.read_only);
         Ok(RocksIndex { database, options: engine, peeking, mark, direct, read_only, _directory: directory })
+    }
+
+    pub(crate) fn database(&self) -> &DB {
+        &self.database
     }
 
     /// True if the engine's own I/O bypasses the page cache.
@@ -129,6 +135,29 @@ pub(crate) fn reading() -> ReadOptions {
     options
 }
 
+/// Options for reading rows of a range, verified.
+pub(crate) fn bounded(from: &[u8], to: &[u8]) -> ReadOptions {
+    let mut options = reading();
+    options.set_iterate_lower_bound(from);
+    options.set_iterate_upper_bound(to);
+    options
+}
+
+/// The first `count` pairs of an iterator from a key on.
+pub(crate) fn pairs(mut iterator: DBRawIterator<'_>, from: &[u8], count: usize) -> Result<Vec<Pair>> {
+    let mut pairs = Vec::new();
+    iterator.seek(from);
+    while pairs.len() < count {
+        let Some((key, value)) = iterator.item() else { break };
+        pairs.push((key.to_vec(), value.to_vec()));
+        iterator.next();
+    }
+    // An iterator ends at the range's end and at an error alike.
+    iterator.status().map_err(|error| failure(Doing::Read, error))?;
+    assert!(pairs.len() <= count && pairs.is_sorted_by(|a, b| a.0 < b.0));
+    Ok(pairs)
+}
+
 /// Options for reading rows from memory alone: memtables and cached blocks, which were verified when they came there.
 fn peeking() -> ReadOptions {
     let mut options = reading();
@@ -180,24 +209,10 @@ impl Index for RocksIndex {
     }
 
     fn scan(&self, from: &[u8], to: &[u8], count: usize) -> Result<Vec<Pair>> {
-        let mut pairs = Vec::new();
-        if from >= to || count == 0 {
-            return Ok(pairs);
+        match from >= to || count == 0 {
+            true => Ok(Vec::new()),
+            false => pairs(self.database.raw_iterator_opt(bounded(from, to)), from, count),
         }
-        let mut options = reading();
-        options.set_iterate_lower_bound(from);
-        options.set_iterate_upper_bound(to);
-        let mut iterator = self.database.raw_iterator_opt(options);
-        iterator.seek(from);
-        while pairs.len() < count {
-            let Some((key, value)) = iterator.item() else { break };
-            pairs.push((key.to_vec(), value.to_vec()));
-            iterator.next();
-        }
-        // An iterator ends at the range's end and at an error alike.
-        iterator.status().map_err(|error| failure(Doing::Read, error))?;
-        assert!(pairs.len() <= count && pairs.is_sorted_by(|a, b| a.0 < b.0));
-        Ok(pairs)
     }
 
     fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
@@ -219,6 +234,10 @@ impl Index for RocksIndex {
         options.set_wait(true);
         self.database.flush_opt(&options).map_err(|error| failure(Doing::Persist, error))?;
         mark.advance(sequence)
+    }
+
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Index>> {
+        Ok(Arc::new(Snapshot::take(self)?))
     }
 
     fn written_bytes(&self) -> u64 {

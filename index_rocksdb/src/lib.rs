@@ -24,6 +24,7 @@ mod mark;
 mod options;
 mod place;
 mod salvage;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 

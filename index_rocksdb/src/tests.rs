@@ -6,6 +6,7 @@ use runtime::random::SplitMix;
 use runtime::real::Directory;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use store::index::model::ModelIndex;
@@ -592,4 +593,34 @@ fn what_can_be_read_of_a_damaged_index_is_salvaged() {
     assert!(whole > 5 && gaps > 30, "{whole} whole, {gaps} gaps, {refused} refused");
     // A bad block takes its own rows, a bad list of blocks takes a table's.
     assert!(lost * 10 < rows, "{lost} of {rows} lost");
+}
+
+#[test]
+fn a_snapshot_stays_as_it_was_and_takes_no_writes() {
+    let scratch = Scratch::new("snapshot");
+    let index = Arc::new(create(&scratch.index()));
+    let mut random = SplitMix(7);
+    let edits = |random: &mut SplitMix| (0..200).map(|_| random_edit(random, 50)).collect::<Vec<_>>();
+    index.write(edits(&mut random)).expect("a healthy index");
+    let all = |index: &dyn Index| index.scan(&key(0), &key(9999), usize::MAX).expect("a healthy index");
+    let before = all(&*index);
+    let snapshot = index.clone().snapshot().expect("there is room for a thread");
+    for round in 0..5 {
+        index.write(edits(&mut random)).expect("a healthy index");
+        index.persist().expect("a healthy index");
+        assert_eq!(all(&*snapshot), before, "round {round}");
+    }
+    assert_ne!(all(&*index), before);
+    let keys: Vec<_> = (0..50).map(key).collect();
+    let found = snapshot.get_many(&keys).expect("a healthy index");
+    for (key, value) in keys.iter().zip(found) {
+        assert_eq!(value, before.iter().find(|pair| pair.0 == *key).map(|pair| pair.1.clone()));
+        assert_eq!(snapshot.get(key).expect("a healthy index"), value);
+    }
+    assert_eq!(snapshot.scan(&key(9), &key(3), 5), Ok(Vec::new()));
+    assert_eq!(snapshot.write(Vec::new()).map_err(|error| error.kind), Err(Kind::ReadOnly));
+    assert_eq!(snapshot.persist().map_err(|error| error.kind), Err(Kind::ReadOnly));
+    // It ends with whoever holds it, and lets the index go.
+    drop(snapshot);
+    assert_eq!(Arc::strong_count(&index), 1);
 }

@@ -163,6 +163,69 @@ fn six_lines_lead_from_empty_machines_to_a_volume_that_outlasts_any_of_them() {
     }
 }
 
+/// A node is off while clients change more than the others keep for it: it gets the group anew, and then all blocks that it lacks.
+#[test]
+fn a_node_that_was_off_for_long_heals() {
+    /// The nodes keep some 21,000 records for it, with the memory that they have.
+    const FILES: usize = 6_500;
+    let (scratch, nodes, client) = world("heals");
+    let [one, two, three] = &nodes;
+    let theirs = scratch.directory("theirs");
+    let token = token_of(&one.make(&["create", "prod"]));
+    [two, three].into_iter().for_each(|node| drop(node.make(&["join", &token])));
+    nodes.iter().for_each(|node| drop(node.until("healthy: 3 of 3 bricks, n")));
+    let lead = leader(&nodes);
+    let leads = &nodes[lead];
+    leads.machine.succeed(&["volume", "create", text(&leads.data), "home"]);
+    let told = leads.machine.succeed(&["token", "create", text(&leads.data), "--volume", "home"]);
+    client.succeed(&["client", "join", &token_of(&told)]);
+    client.succeed(&["mount", "prod/home", text(&theirs)]);
+    let there = client.path(&theirs);
+    write_all(&there, 0..100);
+    fs::write(there.join("kept"), vec![7; 8 << 20]).expect("there is room");
+    fs::write(there.join("changed"), vec![8; 4 << 20]).expect("there is room");
+    let away = &nodes[(lead + 1) % 3];
+    away.kill();
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            let directory = there.join(format!("part-{part}"));
+            scope.spawn(move || {
+                fs::create_dir(&directory).expect("writable");
+                (0..FILES).for_each(|file| drop(File::create(directory.join(file.to_string())).expect("writable")));
+            });
+        }
+    });
+    fs::write(there.join("changed"), vec![9; 5 << 20]).expect("there is room");
+    (0..50).for_each(|number| fs::remove_file(there.join(number.to_string())).expect("it is there"));
+    // A checkpoint, after which they keep no more.
+    std::thread::sleep(Duration::from_secs(3));
+    let daemon = away.serve();
+    let status = |node: &Node| node.status()["nodes"][(lead + 1) % 3].clone();
+    let whole = || {
+        let (told, leader) = (status(away), leads.status());
+        let replica = &told["replica"];
+        let lacks = leader["nodes"][lead]["replica"]["peers"]
+            .as_array()
+            .map_or(1, |peers| peers.iter().filter_map(|peer| peer["lacks"].as_u64()).sum::<u64>());
+        let is_whole = told["state"] == "follows" && replica["heal"].is_null() && lacks == 0;
+        is_whole.then_some(()).ok_or_else(|| format!("{told}, {leader}"))
+    };
+    eventually(PATIENCE, whole);
+    let needed = &leads.status()["nodes"][lead]["replica"]["needs_heal"];
+    assert!(needed.as_u64() > Some(0), "it was not away for long enough: {needed}");
+    nodes.iter().for_each(|node| drop(node.until("healthy: 3 of 3 bricks, n")));
+    // With the third one off, what is written from now on rests on it.
+    let third = &nodes[(lead + 2) % 3];
+    third.kill();
+    write_all(&there, 100..120);
+    check(&there, 50..120);
+    client.succeed(&["umount", text(&theirs)]);
+    leads.machine.succeed(&["down", text(&leads.data)]);
+    daemon.terminate();
+    let told = away.machine.succeed(&["check", "--data", text(&away.data)]);
+    assert!(!told.contains("missing"), "{told}");
+}
+
 #[test]
 fn a_cluster_that_is_being_formed_outlasts_kills_and_ends() {
     let (scratch, nodes, client) = world("forming");

@@ -165,6 +165,12 @@ impl Order {
         );
         Ok(self.last().index)
     }
+    /// False for an append that this replica refuses, since it lacks the record before the first one, or knows a later term.
+    pub fn may_take(&self, message: &Message) -> bool {
+        let Body::Append { previous, .. } = &message.body else { return true };
+        let known = self.raw.store().runs().term(previous.index);
+        message.term >= self.term() && (known == Some(previous.term) || previous.index < self.committed())
+    }
     /// A message from another member.
     pub fn receive(&mut self, from: ReplicaId, message: Message, moment: Moment<'_>) {
         let Some(at) = self.others.iter().position(|member| member.replica == from) else { return };
@@ -255,6 +261,10 @@ impl Order {
             self.out.lost.push(from);
         }
         match is_behind && !is_lost {
+            // The answer to the latest append says more, if one is under way: two questions must not keep each other going.
+            true if number <= heard.asked_for_first
+                && number < heard.sent.0
+                && !seeded::active(Bug::QuestionsRepeat) => {}
             true if number <= heard.asked_for_first => self.ask_for_first(from),
             true if !self.out.heal.contains(&from) => self.out.heal.push(from),
             _ => {}
@@ -276,9 +286,10 @@ impl Order {
         }
         may
     }
-    /// The follower that lacks least, as far as this leader knows; None where nobody else is, or somebody else leads.
-    pub fn heir(&self) -> Option<ReplicaId> {
-        let others = self.others.iter().map(|member| member.replica).filter(|_| self.is_leader());
+    /// The follower that lacks least, as far as this leader knows, of those that `may` lead; None where nobody may, or somebody else leads.
+    pub fn heir(&self, may: impl Fn(BrickId) -> bool) -> Option<ReplicaId> {
+        let others = self.others.iter().filter(|member| self.is_leader() && may(member.brick));
+        let others = others.map(|member| member.replica);
         others.max_by_key(|replica| self.matched(*replica))
     }
     /// Hands the lead to another replica: from now on this one has no lease and takes no proposals in its term. Nothing comes of
@@ -377,7 +388,7 @@ impl Order {
         Index(self.raw.raft.raft_log.committed)
     }
     /// The first index that the log keeps, or would.
-    fn first(&self) -> Index {
+    pub fn first(&self) -> Index {
         Index(self.raw.store().runs().before().index.0 + 1)
     }
     /// The index up to which every replica has the records, as far as this one knows; 0 if it does not lead.

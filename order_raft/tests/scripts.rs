@@ -69,6 +69,7 @@ impl Script {
                 continue;
             };
             messages += 1;
+            assert!(messages < 10_000, "messages lead to messages for ever");
             if self.late.0 == Some(to) {
                 self.late.1.push_back((from, to, message));
                 continue;
@@ -281,6 +282,32 @@ fn a_follower_heals_only_if_it_lacks_what_is_kept_no_longer() {
     script.write(1, 20..30);
     script.order(1).keep_from(Index(25));
     script.heal(3);
+    let heal: Vec<_> = script.of(1).told.iter().flat_map(|effects| effects.heal.clone()).collect();
+    assert_eq!(heal, [ReplicaId(3)]);
+}
+
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn questions_that_repeat() {
+    let two = two_questions_for_the_first_record_do_not_keep_each_other_going;
+    assert!(base::seeded::fails(two, base::seeded::Bug::QuestionsRepeat));
+}
+
+#[test]
+fn two_questions_for_the_first_record_do_not_keep_each_other_going() {
+    let mut script = Script::new();
+    script.elect(1);
+    script.cut(3);
+    script.write(1, 0..20);
+    script.order(1).keep_from(Index(15));
+    script.cut.remove(&3);
+    for _ in 0..2 {
+        script.order(1).reconnected(ReplicaId(3));
+        script.perform(1);
+    }
+    // Both are under way when the leader lets go of records again.
+    script.order(1).keep_from(Index(15));
+    assert!(script.settle() < 20);
     let heal: Vec<_> = script.of(1).told.iter().flat_map(|effects| effects.heal.clone()).collect();
     assert_eq!(heal, [ReplicaId(3)]);
 }

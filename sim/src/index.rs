@@ -162,6 +162,9 @@ impl Index for CrashIndex {
         self.step()?;
         self.model.persist()
     }
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Index>> {
+        Arc::new(self.model.clone()).snapshot()
+    }
     fn written_bytes(&self) -> u64 {
         0
     }

@@ -243,6 +243,7 @@ impl Scenario<'_> {
                 slots_at_once: 1 << self.rng.below(10),
                 slots_later: 1 << self.rng.below(8),
             },
+            kept_records: 100,
         }
     }
 

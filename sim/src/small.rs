@@ -107,6 +107,7 @@ pub const OPTIONS: Options = Options {
     promotion_bytes: 0,
     numbers_at_once: 16,
     free: FreeLimits { at_once: 1, slots_at_once: 64, slots_later: 256 },
+    kept_records: 100,
 };
 
 /// The script's one client, which knows what it should read.

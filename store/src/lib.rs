@@ -9,9 +9,9 @@ pub mod check;
 pub mod checkpoint;
 pub mod cleaner;
 pub mod device;
-pub mod feature;
 pub mod format;
 pub mod grow;
+pub mod heal;
 pub mod index;
 pub mod log;
 pub mod media;
@@ -28,7 +28,7 @@ pub mod space;
 pub use brick::{FormatOptions, format_brick};
 pub use checkpoint::{Change, Count, Cut, FreeLimits, GroupPart, Left, XattrChanges};
 pub use index::paths;
-pub use media::{geometry, host};
+pub use media::{feature, geometry, host};
 pub use open::{Opening, Replay};
 pub use read_cache::{Held, ReadCache};
 pub use recovery::Replayed;
@@ -214,6 +214,9 @@ impl Store {
     }
     /// The error of a read of a place that there is not.
     fn absent(&self, place: Place) -> Error {
+        if place == Place::MISSING {
+            return Error::new(Kind::Elsewhere, "the brick lacks a block: it heals, and others have the block");
+        }
         match self.is_missing(place.segment) {
             true => {
                 let what = "the block lies on a disk that is missing: `sinter brick devices` names it";
@@ -273,7 +276,7 @@ impl Store {
         !self.usages.lock().files.is_empty()
     }
     /// True if a block of a segment's life was live at the last checkpoint (rule K1). None if memory can't tell: the segment is on
-    /// a disk, and nobody holds its bitmap (`hold_live_of`).
+    /// a disk, and nobody holds its bitmap (`hold_live_of`), or the brick lacks the block.
     pub fn is_live_block(&self, place: Place, life: base::Life) -> Option<bool> {
         self.table.lock().is_live_block(place, life)
     }

@@ -765,7 +765,7 @@ fn describe(described: &mut Described, replayed: &Replayed, applied: &impl Fn(Gr
 }
 
 /// The volumes that the index knows.
-fn volumes(index: &dyn Index) -> Result<Vec<VolumeId>> {
+pub(crate) fn volumes(index: &dyn Index) -> Result<Vec<VolumeId>> {
     let (from, to) = keys::volumes();
     let rows = index.scan(&from, &to, usize::MAX)?;
     rows.iter().map(|(_, value)| Ok(values::decode_volume(value)?.id)).collect()

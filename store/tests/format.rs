@@ -12,7 +12,9 @@ use store::format::passages::{Cut, Passage, Passages};
 use store::format::record::{Frame, Head, Logged, Run, Vote, encode_replicated, encode_vote, put_framed, take_framed};
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
-use store::format::values::{self, GroupRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow};
+use store::format::values::{
+    self, GroupRow, HealRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow,
+};
 use store::format::{Uuid, keys, summary};
 use store::reserve::{Extent, Reserve};
 use store::scrub::{self, Bad, Why};
@@ -505,6 +507,11 @@ fn values_of_the_index() {
     let nobody = Promise { voted_for: None, ..promise };
     assert_eq!(values::decode_promise(&values::encode_promise(&nobody)), Ok(nobody));
     assert!(values::decode_promise(&[&bytes[..], &[0]].concat()).is_err());
+    let heal = HealRow { rows: true, started: 5 };
+    let bytes = values::encode_heal(&heal);
+    drawn(&bytes, &[(0, 1, 1), (1, 1, 1), (2, 8, 5)]);
+    assert_eq!((bytes.len(), values::decode_heal(&bytes)), (10, Ok(heal)));
+    assert!(values::decode_heal(&[&bytes[..], &[0]].concat()).is_err());
     let live = vec![u64::MAX, 1];
     let (life, stream, state) = (Life(2), Stream::Bulk, SegmentState::Sealed);
     let bytes = values::encode_segment(&SegmentRow { state, life, stream, sequence: 3, opened: 5, used: 4, live });
@@ -579,4 +586,7 @@ fn leaf() {
     assert_eq!(bytes.len(), 10 + 2 * 16);
     drawn(&bytes, &[(0, 1, 1), (1, 1, 0), (2, 8, 1 << 63 | 2)]);
     drawn(&bytes, &[(10, 1, 1), (11, 1, 0), (12, 2, 3), (14, 4, 2), (18, 4, 4), (22, 4, 5), (26, 8, 0), (34, 8, 0)]);
+    leaf.set(1, Slot::Local { place: Place::MISSING, crc: 4, birth: 5 });
+    let bytes = leaf.encode();
+    drawn(&bytes, &[(10, 1, 9), (11, 1, 0), (12, 2, 0), (14, 4, 0), (18, 4, 4), (22, 4, 5)]);
 }

@@ -10,6 +10,7 @@ use runtime::seeded::{Bug, active};
 use runtime::tasks::run_background;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use store::checkpoint::Change;
 use store::{GroupPart, Replay};
 
 /// Interval between checks of the replay estimate, which grows by the log's bytes, at most a few GB/s.
@@ -175,10 +176,7 @@ impl Groups {
                 assert!(before >= counted, "group {} takes {counted} bytes out of {before}", state.group);
             }
             let applied = state.row.applied;
-            let promise = state.replica.as_mut().map(|replica| {
-                replica.included = applied;
-                replica.promise
-            });
+            let promise = state.replica.as_mut().map(|replica| replica.include(applied));
             if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() || promise.is_some() {
                 let left = (state.purges.clone(), state.reserves.clone());
                 frozen.push((state.group, (state.row, state.young(), promise), state.frozen.clone(), left));
@@ -195,8 +193,10 @@ impl Groups {
         }
         let (store, limits, count) = (self.store().clone(), self.options.free, frozen.len());
         let write = move || {
-            let parts = frozen.into_iter().map(|(group, (row, young, promise), generation, (purges, reserves))| {
-                let changes = generation.map_or(Vec::new(), |generation| generation.changes());
+            let parts = frozen.into_iter().map(|(group, (row, young, replica), generation, (purges, reserves))| {
+                let mut changes = generation.map_or(Vec::new(), |generation| generation.changes());
+                let (promise, healed) = replica.unzip();
+                changes.extend(healed.filter(|healed| *healed).map(|_| Change::Healed));
                 GroupPart { group, row, young, changes, purges, reserves, promise }
             });
             store::checkpoint::write(&store, replay, parts.collect(), limits)
@@ -207,7 +207,7 @@ impl Groups {
         for left in left {
             let mut state = self.state(left.group).state.lock();
             let merged = state.merged(left);
-            state.forget_kept();
+            state.forget_kept(self.options.kept_records, self.given_from());
             drop(state);
             drop(merged);
         }

@@ -8,6 +8,6 @@ pub(crate) mod defragment;
 pub(crate) mod destage;
 pub(crate) mod evacuate;
 pub(crate) mod forget;
-mod moves;
+pub(crate) mod moves;
 pub(crate) mod recount;
 pub(crate) mod streams;

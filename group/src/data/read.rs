@@ -133,6 +133,12 @@ impl Groups {
                 }
                 // The block may have moved between look-up and read: once more, then it is damage (rule K8).
                 Err(error) if error.kind == Kind::Corrupt && !retried && !active(Bug::LookedUpOnce) => retried = true,
+                // Others have the block, and this brick heals.
+                Err(error) if error.kind == Kind::Elsewhere => {
+                    let (first, last) = (offset, (offset + u64::from(length)).saturating_sub(1));
+                    let block = |at: u64| at / BLOCK_BYTES as u64;
+                    self.wait_for_missing((context.volume, ino, block(first), block(last))).await;
+                }
                 Err(error) => {
                     self.report_bad_read(context, ino, (offset, length), &error);
                     return Err(error.with(format!("inode {ino}, offset {offset}")));

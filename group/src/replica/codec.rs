@@ -3,6 +3,7 @@
 //! A record travels in parcels of its own, before the append that names it: its replicated part with the first piece of its
 //! payload, then the other pieces. So the order's messages stay small, and no frame is larger than others.
 
+use super::heal::{Heal, put_heal, take_heal};
 use base::limits::NUMBER_MAX;
 use base::{Index, ReplicaId, Result, Term};
 use order_raft::support::{Answer, Ask, Epoch, Spell, Stamp, Wish};
@@ -33,6 +34,8 @@ pub enum Told {
         /// The message.
         message: Message,
     },
+    /// A message about healing; the payload is an answer's.
+    Heal(Heal),
 }
 
 /// The bytes in the place of a spell that there is not, and of a stamp.
@@ -42,6 +45,7 @@ const NO_STAMP: Stamp = Stamp { epoch: Epoch(0), at: 0 };
 const RECORD: u8 = 1;
 const PIECE: u8 = 2;
 const MESSAGE: u8 = 3;
+const HEAL: u8 = 4;
 
 /// Appends a parcel's body.
 pub fn put_told(out: &mut Vec<u8>, told: &Told) {
@@ -57,6 +61,7 @@ pub fn put_told(out: &mut Vec<u8>, told: &Told) {
             writer.u8(u8::from(message.under.is_some())).u64(epoch.0).u64(number);
             put_body(&mut writer, &message.body);
         }
+        Told::Heal(heal) => put_heal(writer.u8(HEAL), heal),
     }
 }
 
@@ -69,6 +74,7 @@ pub fn take_told(bytes: &[u8]) -> Result<Told> {
             Told::Record { bytes: reader.bytes(length)?.to_vec(), more }
         }
         PIECE => Told::Piece,
+        HEAL => Told::Heal(take_heal(&mut reader)?),
         MESSAGE => {
             let (from, everyone, term) =
                 (ReplicaId(reader.u64()?), Index(take_number(&mut reader)?), Term(take_number(&mut reader)?));

@@ -64,6 +64,10 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// The memory that it takes, blocks aside.
+    fn memory(&self) -> usize {
+        size_of::<Kept>() + self.bytes.len() + size_of_val(&self.payload.crcs[..]) + size_of_val(&self.payload.runs[..])
+    }
     /// The record itself. Errors: `Corrupt`.
     pub fn record(&self) -> Result<Record> {
         decode_record(&self.bytes)
@@ -83,6 +87,8 @@ pub(crate) struct KeptRecords {
     records: VecDeque<Kept>,
     /// Records with blocks in memory: their batches and indexes.
     held: VecDeque<(u64, u64)>,
+    /// The memory that all take, blocks aside.
+    bytes: usize,
 }
 
 impl KeptRecords {
@@ -117,19 +123,34 @@ impl KeptRecords {
         if !kept.payload.slices.is_empty() {
             self.held.push_back((kept.batch, index.0));
         }
+        self.bytes += kept.memory();
         self.records.push_back(kept);
     }
     /// Drops the records from an index on.
     pub fn truncate(&mut self, from: Index) {
         let stay = from.0.saturating_sub(self.first) as usize;
+        self.bytes -= self.records.iter().skip(stay).map(Kept::memory).sum::<usize>();
         self.records.truncate(stay);
         assert!(self.last() < from || from.0 < self.first, "nothing is left from there on");
         self.held.retain(|(_, index)| *index < from.0);
     }
+    /// The first index from which on the records take no more than so many bytes.
+    pub fn first_within(&self, bytes_max: usize) -> Index {
+        let (mut first, mut bytes) = (self.first, self.bytes);
+        for kept in &self.records {
+            if bytes <= bytes_max {
+                break;
+            }
+            first += 1;
+            bytes -= kept.memory();
+        }
+        assert!(first <= self.last().0 + 1, "no more are let go of than there are");
+        Index(first)
+    }
     /// Drops the records before an index.
     pub fn keep_from(&mut self, first: Index) {
         let gone = first.0.saturating_sub(self.first).min(self.records.len() as u64);
-        self.records.drain(..gone as usize);
+        self.bytes -= self.records.drain(..gone as usize).map(|kept| kept.memory()).sum::<usize>();
         self.first += gone;
         assert!(self.records.front().is_none_or(|kept| kept.position.index.0 == self.first), "indexes have no gap");
     }

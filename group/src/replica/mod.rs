@@ -4,6 +4,7 @@
 //! Absent by design: the log, the other bricks, and tasks (`replication`).
 
 pub mod codec;
+pub mod heal;
 pub(crate) mod kept;
 
 use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX};
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use store::format::batch::FIXED_BYTES;
 use store::format::record::framed_bytes;
-use store::format::values::Promise;
+use store::format::values::{HealRow, Promise};
 use wire::peer::{PARCEL_BLOCKS_MAX, QUEUED_BYTES_MAX};
 
 /// Records of a brick that wait for the message that names them, per group: more than one append names.
@@ -50,6 +51,7 @@ pub(crate) enum Todo {
     Committed,
     Role(Term, Role),
     Old(order_raft::Old),
+    Lacks(ReplicaId),
 }
 
 /// A record that another brick has sent, before the order has taken it.
@@ -107,6 +109,14 @@ pub(crate) struct Replica {
     pub everyone: Index,
     /// Times that a follower was found to need what is no longer kept, or to have lost what it had acknowledged.
     pub needs_heal: u64,
+    /// The heal of this replica, if it heals.
+    pub heal: Option<HealRow>,
+    /// The heal has ended, and the index does not say so yet.
+    pub healed: bool,
+    /// The leader no longer keeps what comes next here: a heal is to begin.
+    pub lacks: bool,
+    /// The brick that led last, as far as this replica heard while it takes rows.
+    pub fed_by: Option<BrickId>,
 }
 
 /// The state of a record that somebody waits for.
@@ -152,7 +162,30 @@ impl Replica {
             everyone: Index(0),
             needs_heal: 0,
             rebuilt: 0,
+            heal: None,
+            healed: false,
+            lacks: false,
+            fed_by: None,
         }
+    }
+    /// A checkpoint takes all up to this record. The promise that goes with it, and True if the heal has ended since the last one.
+    pub fn include(&mut self, applied: Index) -> (Promise, bool) {
+        assert!(self.included <= applied, "the index goes on from checkpoint to checkpoint");
+        self.included = applied;
+        (self.promise, std::mem::take(&mut self.healed))
+    }
+    /// True while the rows are replaced, or are about to be.
+    pub fn takes_rows(&self) -> bool {
+        self.lacks || self.heal.is_some_and(|row| row.rows)
+    }
+    /// Takes over from a replica that this one replaces since it has all rows.
+    pub fn go_on_after(&mut self, old: &Replica, heal: HealRow) {
+        assert!(old.takes_rows() && !heal.rows, "all rows are here");
+        self.heal = Some(heal);
+        self.batch = old.batch;
+        // Who waits for a record of its own term is told the same as before.
+        self.voided = old.voided.clone();
+        (self.needs_heal, self.rebuilt, self.fed_by) = (old.needs_heal, old.rebuilt, old.fed_by);
     }
     /// The term in which this replica serves. Errors: `Elsewhere`.
     pub fn serves(&self) -> Result<Term> {
@@ -205,6 +238,7 @@ impl Replica {
         self.todo.extend(role.map(|(term, role)| Todo::Role(term, role)));
         self.todo.extend(old.into_iter().map(Todo::Old));
         self.needs_heal += (heal.len() + lost.len()) as u64;
+        self.todo.extend(heal.into_iter().map(Todo::Lacks));
     }
     /// Takes down what the order wants now.
     pub fn collect(&mut self) {

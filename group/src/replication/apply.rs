@@ -18,6 +18,7 @@ enum Step {
     Load(VolumeId, Wanted),
     Volumes,
     Rebuild,
+    TakeRows,
     /// The replica serves from now on, in this term.
     Serves(Term),
 }
@@ -47,6 +48,13 @@ impl Groups {
                 Step::Load(volume, wanted) => self.load(volume, vec![wanted], None).await?,
                 Step::Volumes => self.learn_volumes().await?,
                 Step::Rebuild => self.rebuild(group).await?,
+                Step::TakeRows => {
+                    let taken = self.take_rows(group).await;
+                    if self.is_closing() || self.store().log.failed().is_some() {
+                        return taken;
+                    }
+                    self.note_heal(taken).await;
+                }
                 Step::Serves(term) => {
                     let volumes = self.volumes().await?;
                     volumes.iter().for_each(|volume| self.note_volume(volume));
@@ -63,6 +71,9 @@ impl Groups {
         let mut state = group.state.lock();
         if state.replica().rebuilds {
             return Ok(Step::Rebuild);
+        }
+        if state.replica().takes_rows() {
+            return Ok(Step::TakeRows);
         }
         for _ in 0..AT_ONCE {
             let next = Index(state.row.applied.0 + 1);

@@ -7,7 +7,7 @@ use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
 use base::{Index, Kind, Result, Sync};
 use order_raft::support::{ASK_EVERY_NS, BrickId, hangs};
-use order_raft::{Member, Message};
+use order_raft::{Body, Member, Message};
 use runtime::net::Address;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use wire::tls::Credentials;
 const LOOK_NS: u64 = 20_000_000;
 /// The longest time by which a campaign is put off, so that replicas seldom ask for votes at the same time.
 const JITTER_NS: u64 = 150_000_000;
+/// The time that a replica with missing blocks leaves to others before it campaigns: reads of these would wait.
+const HEALING_WAITS_NS: u64 = 5_000_000_000;
 /// The pause before a message that the brick had no room for is tried again.
 const AGAIN_NS: u64 = 50_000_000;
 
@@ -26,6 +28,7 @@ impl Groups {
     /// Starts the tasks of a brick with replicas.
     pub(crate) fn start_replication(self: &Arc<Groups>) {
         let runtime = &self.store().runtime;
+        self.start_healing();
         let there = self.clone();
         runtime.spawn(0, move || there.run_applying());
         let there = self.clone();
@@ -151,6 +154,11 @@ impl Groups {
             return;
         }
         let replica = state.replica();
+        // Whose rows are of no position leads nothing; who lacks blocks lets the others go first.
+        if replica.takes_rows() {
+            return;
+        }
+        let patience_ns = if replica.heal.is_some() { HEALING_WAITS_NS } else { 0 };
         if !lacks {
             replica.campaigns_ns = None;
             if replica.order.is_leader() && (replica.nudges || !leads_alone) {
@@ -161,7 +169,7 @@ impl Groups {
             return;
         }
         let jitter = self.store().runtime.random.next_u64() % JITTER_NS;
-        let due = *replica.campaigns_ns.get_or_insert(now + jitter);
+        let due = *replica.campaigns_ns.get_or_insert(now + jitter + patience_ns);
         if now >= due {
             replica.campaigns_ns = Some(now + 10 * JITTER_NS + jitter);
             self.at_this_moment(&mut state, |order, moment| order.campaign(moment));
@@ -253,10 +261,22 @@ impl Groups {
                 last.check()
             }
             Told::Message { from: replica, everyone, message } if sender.replica == replica => {
-                self.place_stashed(group, from).await?;
+                // What the order refuses is sent again, and must not take room each time.
+                let takes = {
+                    let mut state = group.state.lock();
+                    let replica = state.replica();
+                    !replica.takes_rows() && replica.order.may_take(&message)
+                };
+                if takes {
+                    self.place_stashed(group, from).await?;
+                }
                 self.message_came(group, sender, everyone, message)
             }
             Told::Message { .. } => Err(garbled("a brick speaks for another one")),
+            Told::Heal(heal) => {
+                self.heal_came(group, sender, heal, parcel.payload.clone());
+                Ok(())
+            }
         }
     }
 
@@ -296,6 +316,17 @@ impl Groups {
         let mut state = group.state.lock();
         let replica = state.replica();
         replica.named = replica.unstash(sender.brick);
+        let leads = matches!(message.body, Body::Append { .. } | Body::Release);
+        if leads && replica.takes_rows() {
+            // It has no room for records, and is not to lead.
+            replica.fed_by = Some(sender.brick);
+            let unused = std::mem::take(&mut replica.named);
+            self.drop_stashed(unused);
+            return Ok(());
+        }
+        if matches!(message.body, Body::Release) && replica.heal.is_some() {
+            return Ok(());
+        }
         let sound = replica.has_all_of(&message);
         if sound.is_ok() {
             replica.everyone = replica.everyone.max(everyone);
@@ -308,7 +339,7 @@ impl Groups {
     }
 
     /// Drops what a brick sent and the order did not take.
-    fn drop_stashed(&self, unused: Vec<Stashed>) {
+    pub(crate) fn drop_stashed(&self, unused: Vec<Stashed>) {
         let tickets = unused.into_iter().flat_map(|stashed| stashed.tickets);
         tickets.for_each(|ticket| self.store().bulk.close(ticket));
     }

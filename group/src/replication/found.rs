@@ -24,11 +24,12 @@ pub(crate) struct FoundReplica {
 
 impl FoundReplica {
     /// Takes a record that the log has, be it in the index already: a follower may lack it. One at an index that was there already takes
-    /// its place (rule L6: replay goes by what was written last). Errors: `Corrupt`.
-    pub fn find(&mut self, record: Record, runs: Vec<Run>, batch: u64) -> Result<()> {
+    /// its place (rule L6: replay goes by what was written last). `applied`: the last record that the index has. Errors: `Corrupt`.
+    pub fn find(&mut self, record: Record, runs: Vec<Run>, batch: u64, applied: Index) -> Result<()> {
         let before = Index(record.index.0.saturating_sub(1));
         let kept = self.kept.get_or_insert_with(|| KeptRecords::after(before));
-        if record.index < kept.first() {
+        // A gap that the index covers is one that a heal has filled.
+        if record.index < kept.first() || (before > kept.last() && before <= applied) {
             *kept = KeptRecords::after(before);
         }
         if record.index.0 > kept.last().0 + 1 {
@@ -65,17 +66,21 @@ impl Replication {
     ) -> Result<()> {
         let members: Vec<_> = std::iter::once(self.me).chain(self.others.iter().copied()).collect();
         for group in hosted.all() {
-            let (number, index) = (group.number, index.clone());
-            let read = move || index.get(&keys::promise(number));
+            let (number, reading) = (group.number, index.clone());
+            let read = move || reading.get(&keys::promise(number));
             let row = run_blocking(tasks, read).await?;
             let before = row.map_or(Ok(Promise::default()), |row| values::decode_promise(&row))?;
+            let index = index.clone();
+            let heal = run_blocking(tasks, move || store::heal::heal_row(&*index, number)).await?;
             let FoundReplica { kept, promise } = found.remove(&number).unwrap_or_default();
             let mut state = group.state.lock();
             let applied = Position { index: state.row.applied, term: state.row.term };
             let kept = kept.filter(|kept| kept.last() >= applied.index && kept.first().0 <= applied.index.0 + 1);
             let kept = kept.unwrap_or_else(|| KeptRecords::after(applied.index));
             assert!(kept.last() >= applied.index, "what the index has is kept, or before what is");
-            state.replica = Some(Box::new(Replica::open(&self.me, &members, before.and(promise), applied, kept)));
+            let mut replica = Replica::open(&self.me, &members, before.and(promise), applied, kept);
+            replica.heal = heal;
+            state.replica = Some(Box::new(replica));
         }
         Ok(())
     }

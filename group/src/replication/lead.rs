@@ -1,10 +1,12 @@
 //! The leader's side: changes become records of the group's order, and answers wait until what they tell of is committed (rules P1, P20).
 
+use crate::heal::HealStatus;
 use crate::replica::kept::{Carried, Kept, shadow_of};
 use crate::replica::{Fate, elsewhere};
 use crate::state::State;
 use crate::{Answer, Groups, Position};
 use base::{GroupId, Index, Op, ReplicaId, Result, Term};
+use order_raft::support::BrickId;
 use runtime::Buf;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
@@ -30,6 +32,17 @@ pub struct ReplicaStatus {
     pub rebuilt: u64,
     /// Times that a follower was found to need what is no longer kept, or a message had to be dropped.
     pub needs_heal: u64,
+    /// The heal of this replica.
+    pub heal: Option<HealStatus>,
+}
+
+/// A follower, as its leader knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Follower {
+    /// Records that it has not acknowledged.
+    pub lacks: u64,
+    /// It asks for what is no longer kept.
+    pub heals: bool,
 }
 
 impl Groups {
@@ -115,7 +128,16 @@ impl Groups {
         let (order, waits) = (&replica.order, replica.todo.len());
         let (term, leader, committed) = (order.term(), order.leader(), order.committed());
         let (last, rebuilt, needs_heal) = (order.last().index, replica.rebuilt, replica.needs_heal);
-        Some(ReplicaStatus { term, leader, last, committed, applied, waits, rebuilt, needs_heal })
+        let heal = replica.heal.map(|row| self.replication().healing.status(row));
+        Some(ReplicaStatus { term, leader, last, committed, applied, waits, rebuilt, needs_heal, heal })
+    }
+    /// A follower, as this brick knows it; None unless this one leads.
+    pub fn follower(&self, number: GroupId, brick: BrickId) -> Option<Follower> {
+        let member = self.replication.as_ref()?.member(brick)?;
+        let mut state = self.hosted(number)?.state.lock();
+        let order = &state.replica().order;
+        let lacks = order.last().index.0 - order.matched(member.replica).0;
+        order.is_leader().then(|| Follower { lacks, heals: self.heals(brick) })
     }
     /// Waits until all that this brick has ordered in groups with replicas is committed. Errors: `Elsewhere`.
     pub(crate) async fn all_replicated(&self) -> Result<()> {

@@ -8,7 +8,7 @@
 //! No checkpoint takes what is not committed (rule P21).
 //!
 //! Absent by design: the protocol (`order_raft`), and the way to the other bricks (`wire::peer`). Absent so far: changes that
-//! concern several groups, changes of membership, and the healing of a replica that lacks what the others no longer keep.
+//! concern several groups, and changes of membership.
 
 mod apply;
 mod drive;
@@ -20,9 +20,10 @@ mod ship;
 mod tenure;
 mod work;
 
-pub use lead::ReplicaStatus;
+pub use lead::{Follower, ReplicaStatus};
 
 use crate::Groups;
+use crate::heal::Healing;
 use crate::state::State;
 use base::GroupId;
 use order_raft::support::{BrickId, Ended, Epoch, Supports};
@@ -64,6 +65,7 @@ pub(crate) struct Replication {
     /// The way to each of the others.
     pub ways: Vec<ship::Way>,
     pub tenures: tenure::Tenures,
+    pub healing: Healing,
     /// Cuts of checkpoints that replay may start at.
     pub cuts: Lock<VecDeque<settle::Cut>>,
 }
@@ -89,11 +91,12 @@ impl Replication {
             stuck: Lock::new("stuck", Vec::new()),
             stuck_came: Event::new(),
             tenures: tenure::Tenures::default(),
+            healing: Healing::new(),
             cuts: Lock::new("cuts", VecDeque::from([settle::Cut::first(store)])),
         }
     }
     /// The other member with this brick.
-    fn member(&self, brick: BrickId) -> Option<Member> {
+    pub fn member(&self, brick: BrickId) -> Option<Member> {
         self.others.iter().copied().find(|member| member.brick == brick)
     }
     /// Ends the connections, and wakes all tasks, so that they see that the groups close.
@@ -101,9 +104,10 @@ impl Replication {
         self.peers().inspect(|peers| peers.stop());
         [&self.waiting_came, &self.applying_came, &self.stuck_came].into_iter().for_each(Event::notify);
         self.tenures.wake();
+        self.healing.end();
         self.ways.iter().for_each(ship::Way::wake);
     }
-    fn peers(&self) -> Option<Arc<Peers<Groups>>> {
+    pub fn peers(&self) -> Option<Arc<Peers<Groups>>> {
         self.peers.get()?.upgrade()
     }
     /// Has the applying task look at a group.

@@ -13,6 +13,15 @@ impl Groups {
     pub(super) async fn rebuild(&self, group: &Group) -> Result<()> {
         // No checkpoint is under way: the index has all that any checkpoint has taken, and the overlay the rest.
         let _still = self.checkpoint_token.take().await;
+        self.drop_overlay(group).await?;
+        let mut state = group.state.lock();
+        state.replica().rebuilds = false;
+        state.replica().rebuilt += 1;
+        Ok(())
+    }
+
+    /// Takes a group's state back to what the index says. Called by the holder of the checkpoint token.
+    pub(crate) async fn drop_overlay(&self, group: &Group) -> Result<()> {
         // Payloads in memory go with the overlay: the device has them from here on.
         self.store().log.wait(self.store().log.last_batch(), Sync::Written, None).await?;
         let (index, number) = (self.store().index.clone(), group.number);
@@ -23,8 +32,6 @@ impl Groups {
         assert!(before >= counted, "group {number} takes {counted} bytes out of {before}");
         assert!(state.replica().serves().is_err(), "a replica that serves has nothing void");
         let gone = state.begin_again(rows);
-        state.replica().rebuilds = false;
-        state.replica().rebuilt += 1;
         drop(state);
         drop(gone);
         Ok(())

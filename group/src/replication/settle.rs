@@ -1,7 +1,7 @@
 //! A checkpoint of a brick with replicas: it takes what is committed, and all that was in the log when it began (rule P21).
 
-use crate::Groups;
 use crate::state::State;
+use crate::{Groups, KEPT_RECORD_BYTES};
 use base::{GroupId, Index, Result};
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
@@ -90,6 +90,11 @@ impl Groups {
         run_blocking(&*self.store().runtime.tasks, move || store::check::logical::checksum(&*index, group)).await
     }
 
+    /// The position of rows that a follower is being given.
+    pub(crate) fn given_from(&self) -> Option<Index> {
+        self.replication.as_ref()?.healing.gives_from(self.store().runtime.clock.now_ns())
+    }
+
     /// Orders changes again.
     pub(crate) fn resume_replicas(&self) {
         if self.replication.is_none() {
@@ -100,17 +105,23 @@ impl Groups {
     }
 }
 
-/// Records that a replica keeps though a checkpoint has them: as many as a follower may lag behind without having to heal. They take
-/// some hundred bytes each.
-const KEPT_BEHIND: u64 = 10_000;
+/// Bytes of records that are kept, in multiples of those of the usual number of records, and at least: a follower that is given rows needs
+/// all that is ordered meanwhile.
+const KEPT_TIMES: u64 = 4;
+const KEPT_BYTES_LEAST: u64 = 32 << 20;
 
 impl State {
-    /// Drops records that the index has since the checkpoint, but for those that followers may still need.
-    pub fn forget_kept(&mut self) {
+    /// Drops records that the index has since the checkpoint, but for those that followers may still need. `given`: the position of rows that
+    /// a follower is being given.
+    pub fn forget_kept(&mut self, kept_records: u64, given: Option<Index>) {
         let Some(replica) = self.replica.as_deref_mut() else { return };
         let included = replica.included;
         assert!(included <= replica.order.committed(), "the index has what is committed (rule P21)");
-        let first = Index((included.0 + 1).saturating_sub(KEPT_BEHIND).max(1));
+        let wanted = Index((included.0 + 1).saturating_sub(kept_records).max(1));
+        let wanted = given.map_or(wanted, |given| wanted.min(Index(given.0 + 1)));
+        let bytes_max = (KEPT_TIMES * kept_records * KEPT_RECORD_BYTES).max(KEPT_BYTES_LEAST);
+        let first = wanted.max(replica.kept.first_within(bytes_max as usize)).min(Index(included.0 + 1));
+        assert!(first.0 <= included.0 + 1, "what the index does not have is kept");
         replica.kept.keep_from(first);
         replica.order.keep_from(first);
     }

@@ -110,9 +110,14 @@ impl Groups {
             };
             match self.read_payloads(&mut shipment).await {
                 Ok(()) => self.replication().post(at, shipment),
-                // The follower needs a block that was freed since. It asks again when it is connected anew; until it heals it
-                // lacks this record.
-                Err(_) => self.state(shipment.group).state.lock().replica().needs_heal += 1,
+                // The follower needs a block that was freed since.
+                Err(_) => {
+                    let last = shipment.records.last().map(|kept| kept.position.index);
+                    self.state(shipment.group).state.lock().replica().needs_heal += 1;
+                    if let Some(last) = last {
+                        self.tell_lack(shipment.group, self.replication().others[at].replica, Index(last.0 + 1));
+                    }
+                }
             }
         }
     }

@@ -106,7 +106,7 @@ impl Groups {
     pub async fn hand_over(&self) {
         for group in self.states() {
             let mut state = group.state.lock();
-            let Some(heir) = state.replica().order.heir() else { continue };
+            let Some(heir) = state.replica().order.heir(|brick| !self.heals(brick)) else { continue };
             if state.replica().serves.is_some() {
                 self.end_service(&mut state);
             }

@@ -84,6 +84,10 @@ impl Groups {
                 replica.order.found(old, shadows);
                 replica.collect();
             }
+            Todo::Lacks(to) => {
+                let first = replica.order.first();
+                self.tell_lack(group, to, first);
+            }
             Todo::Vote(..) | Todo::Append(..) => unreachable!("these go into the log"),
         }
     }

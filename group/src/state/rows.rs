@@ -1,10 +1,51 @@
 //! The rows of the index that a group's state begins with.
 
-use super::State;
-use base::Result;
+use super::cache::Budget;
+use super::{CacheBudgets, State};
+use crate::Options;
+use base::{GroupId, Result};
 use store::format::values::{GroupRow, SessionRow, TermRow};
 use store::format::{keys, values};
 use store::index::Index;
+use store::purge::Purges;
+use store::reserve::Reserves;
+
+/// Rough number of bytes that a cached name or leaf takes, by which a cache's bytes become a number of entries.
+const NAME_BYTES: u64 = 400;
+const LEAF_BYTES: u64 = 1200;
+
+/// The state of each group as the index has it.
+pub(crate) fn read_states(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<State>> {
+    let budget = |entries: u64| Budget::new(entries as usize, count as usize);
+    let names = options.cache_bytes / 4 / NAME_BYTES;
+    let budgets = CacheBudgets {
+        inodes: budget(names),
+        entries: budget(names),
+        targets: budget(names / 16),
+        xattrs: budget(names / 16),
+        leaves: budget(options.cache_bytes / 2 / LEAF_BYTES),
+        xattr_bytes: (options.cache_bytes / 8) as usize / count as usize,
+    };
+    let (from, to) = keys::volumes();
+    let volumes = index.scan(&from, &to, usize::MAX)?;
+    let volumes = volumes.iter().map(|(_, value)| values::decode_volume(value).map(|volume| volume.id));
+    let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
+    let state = |number| {
+        let group = GroupId(number);
+        let rows = Rows::read(index, group)?;
+        let (purges, reserves) = (Purges::read(index, group, &volumes)?, Reserves::read(index, group, &volumes)?);
+        let mut state = State::new(group, rows.row, purges, reserves, &budgets);
+        state.set_rows(rows);
+        Ok(state)
+    };
+    (0..count).map(state).collect()
+}
+
+/// The state of a brick's only group as the index has it; blocking.
+pub(crate) fn read_only_state(index: &dyn Index, options: &Options) -> Result<State> {
+    let state = read_states(index, 1, options)?.pop();
+    Ok(state.expect("there is one"))
+}
 
 /// A group's rows of the index that a state begins with.
 pub(crate) struct Rows {

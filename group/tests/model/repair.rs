@@ -680,6 +680,9 @@ impl Index for Failing {
             _ => self.inner.persist(),
         }
     }
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Index>> {
+        Arc::new(self.inner.clone()).snapshot()
+    }
     fn written_bytes(&self) -> u64 {
         0
     }

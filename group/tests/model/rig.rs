@@ -79,6 +79,7 @@ impl Shape {
             promotion_bytes: 1 << 20,
             free,
             numbers_at_once: self.numbers_at_once,
+            kept_records: 100,
         }
     }
 }

@@ -125,6 +125,16 @@ fn through_faults(seed: u64, options: group::Options, faults: Faults) -> u64 {
     rebuilt
 }
 
+/// A fault of any kind, after a while.
+pub async fn some_fault(cluster: &Arc<Cluster>, rng: &mut SplitMix) {
+    cluster.hosts.clock().sleep((100 + rng.below(1500)) * MS).await;
+    match rng.below(4) {
+        0 | 1 => end_one(cluster, rng).await,
+        2 => end_all(cluster, rng).await,
+        _ => break_ways(cluster, rng).await,
+    }
+}
+
 fn survival(rng: &mut SplitMix) -> Option<Survival> {
     [None, Some(Survival::Nothing), Some(Survival::Random)][rng.below(3) as usize]
 }

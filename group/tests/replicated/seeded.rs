@@ -4,12 +4,12 @@
 use crate::{
     a_deposed_leader_drops_what_was_not_committed,
     a_follower_gets_all_since_it_left_although_the_others_were_started_again,
-    a_leader_without_its_lease_answers_no_read, disks, faults,
+    a_leader_without_its_lease_answers_no_read, disks, faults, heals,
 };
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 7] = [
+const NOTICED: [(Bug, fn()); 9] = [
     (Bug::CommitUnawaited, a_deposed_leader_drops_what_was_not_committed),
     (Bug::LeaseUnasked, a_leader_without_its_lease_answers_no_read),
     (Bug::ReadUncommitted, a_deposed_leader_drops_what_was_not_committed),
@@ -17,6 +17,8 @@ const NOTICED: [(Bug, fn()); 7] = [
     (Bug::HungDiskLeads, disks::a_brick_whose_disk_hangs_leads_no_longer),
     (Bug::EndNotKept, a_follower_gets_all_since_it_left_although_the_others_were_started_again),
     (Bug::UncommittedCheckpoint, faults::changes_survive_everything_at_once),
+    (Bug::StaleBlocksKept, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
+    (Bug::HealEndsEarly, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
 ];
 
 #[test]

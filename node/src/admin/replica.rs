@@ -25,9 +25,27 @@ pub struct Replica {
     pub rebuilt: u64,
     /// Times that another node was found to need what this one no longer keeps, or a message had to be dropped.
     pub needs_heal: u64,
+    /// The node lacked what the others no longer keep, and is getting it.
+    #[serde(default)]
+    pub heal: Option<Heal>,
     /// The other nodes, as this one reaches them.
     #[serde(default)]
     pub peers: Vec<PeerState>,
+}
+
+/// A node that heals.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Heal {
+    /// True while it gets the names and the lists of blocks: until then it takes part in nothing. False: it has them, and gets blocks.
+    pub rows: bool,
+    /// Bytes that it is known to lack.
+    pub left_bytes: u64,
+    /// Bytes that it has got since its process started.
+    pub filled_bytes: u64,
+    /// The time at which it began, in seconds since 1970.
+    pub began: u64,
+    /// The reason why the last try came to nothing, if it did.
+    pub error: Option<String>,
 }
 
 /// Another node of a cluster.
@@ -39,4 +57,10 @@ pub struct PeerState {
     pub connected: bool,
     /// The reason why not.
     pub error: Option<String>,
+    /// Records that it lacks, where this node leads.
+    #[serde(default)]
+    pub lacks: Option<u64>,
+    /// True if it asks this node, which leads, for what it lacks.
+    #[serde(default)]
+    pub heals: bool,
 }

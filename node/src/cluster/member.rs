@@ -2,11 +2,12 @@
 
 use super::badge::Badge;
 use super::config::{Cluster, FILE, Place};
-use crate::admin::protocol::{Answer, NetworkRequest, PeerState, Replica, to_hex};
+use crate::admin::protocol::{Answer, Heal, NetworkRequest, PeerState, Replica, to_hex};
 use crate::assembly::{Brick, on_core};
 use crate::failure::{Exit, Failure};
 use crate::join;
 use crate::network::{Desk, Keeper, expel, not_listening, now_s, sessions_of};
+use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Kind, ReplicaId, Result, VolumeId};
 use group::{ReplicaStatus, Replicas};
 use layer::{Leading, Served, Tenures};
@@ -189,9 +190,14 @@ impl Node {
     pub fn answer(&self, brick: &Brick, ask: &NetworkRequest) -> Result<Answer> {
         let desk = &self.far.as_ref().ok_or_else(not_listening)?.desk;
         let server = self.leading.server().ok_or_else(|| {
-            let leader = self.status(brick).and_then(|status| status.leader);
-            let what = "another node of the cluster leads: ask that one";
-            Error::new(Kind::Elsewhere, what).with(leader.unwrap_or_else(|| "nobody leads yet".to_string()))
+            match self.status(brick).and_then(|status| status.leader) {
+                Some(leader) if leader != self.member.place().name => {
+                    Error::new(Kind::Elsewhere, "another node of the cluster leads: ask that one").with(leader)
+                }
+                // It was elected a moment ago.
+                Some(_) => Error::new(Kind::Elsewhere, "this node begins to lead the cluster: ask again in a second"),
+                None => Error::new(Kind::Elsewhere, "no node of the cluster leads yet: ask again in some seconds"),
+            }
         })?;
         let clients = || {
             let text = |node: &Place| node.clients.to_string().parse();
@@ -226,7 +232,7 @@ impl Node {
     /// The state of its replica.
     pub fn status(&self, brick: &Brick) -> Option<Replica> {
         let groups = brick.groups();
-        let ReplicaStatus { term, leader, last, committed, applied, rebuilt, needs_heal, .. } =
+        let ReplicaStatus { term, leader, last, committed, applied, rebuilt, needs_heal, heal, .. } =
             groups.replica_status(GROUP)?;
         let named = |replica: ReplicaId| self.member.cluster.of_replica(replica.0).map(|node| node.name.clone());
         Some(Replica {
@@ -240,6 +246,13 @@ impl Node {
             applied: applied.0,
             rebuilt,
             needs_heal,
+            heal: heal.map(|heal| Heal {
+                rows: heal.rows,
+                left_bytes: heal.blocks_left * BLOCK_BYTES as u64,
+                filled_bytes: heal.blocks_filled * BLOCK_BYTES as u64,
+                began: heal.began_ns / 1_000_000_000,
+                error: groups.heal_error().map(|error| error.to_string()),
+            }),
             peers: self.peers(brick),
         })
     }
@@ -249,8 +262,14 @@ impl Node {
         let told = others.map(|node| {
             let reach = brick.groups().reach(brick_id(node)).unwrap_or_default();
             let error = (!reach.is_connected).then_some(reach.error).flatten();
-            let (node, connected) = (node.name.clone(), reach.is_connected);
-            PeerState { node, connected, error: error.map(|error| error.to_string()) }
+            let follows = brick.groups().follower(GROUP, brick_id(node));
+            PeerState {
+                node: node.name.clone(),
+                connected: reach.is_connected,
+                error: error.map(|error| error.to_string()),
+                lacks: follows.map(|follows| follows.lacks),
+                heals: follows.is_some_and(|follows| follows.heals),
+            }
         });
         told.collect()
     }

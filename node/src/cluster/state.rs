@@ -7,7 +7,7 @@ use super::config::Cluster;
 use super::dev::brick;
 use super::member::Member;
 use crate::admin::client::Client;
-use crate::admin::protocol::{Answer, Replica, Request, Status};
+use crate::admin::protocol::{Answer, Heal, Replica, Request, Status};
 use runtime::real::Directory;
 use serde::Serialize;
 use std::path::Path;
@@ -52,8 +52,10 @@ pub enum Part {
     Follows,
     /// It knows nobody who leads.
     Seeks,
-    /// It follows, and lacks so much that it may not get it any more.
+    /// It follows, and lacks much that it is being told.
     Behind,
+    /// It gets what the others no longer keep in their logs.
+    Heals,
     /// It does not answer, or takes no changes.
     Away,
 }
@@ -66,6 +68,7 @@ impl Part {
             Part::Follows => "follows",
             Part::Seeks => "seeks a leader",
             Part::Behind => "is behind",
+            Part::Heals => "heals",
             Part::Away => "away",
         }
     }
@@ -122,6 +125,8 @@ pub fn ask_node(data: &Path, member: &Member) -> ClusterState {
             Some(peer) if !peer.connected => Part::Away,
             None => Part::Away,
             Some(_) if leader.as_ref() == Some(&name) => Part::Leads,
+            Some(peer) if peer.heals => Part::Heals,
+            Some(peer) if peer.lacks.is_some_and(|lacks| lacks > BEHIND_MAX) => Part::Behind,
             Some(_) if leader.is_some() => Part::Follows,
             Some(_) => Part::Seeks,
         };
@@ -147,6 +152,7 @@ fn node(name: String, status: Option<Status>, cluster: &Cluster) -> NodeState {
         None => Part::Away,
         Some(_) if read_only.is_some() => Part::Away,
         Some(Replica { leads: true, .. }) => Part::Leads,
+        Some(Replica { heal: Some(_), .. }) => Part::Heals,
         Some(Replica { leader: Some(leader), .. }) if *leader != name => Part::Follows,
         Some(_) => Part::Seeks,
     };
@@ -165,19 +171,28 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
     }
     let named =
         |part| nodes.iter().filter(|node| node.state == part).map(|node| node.name.as_str()).collect::<Vec<_>>();
-    let (away, behind) = (named(Part::Away), named(Part::Behind));
-    let there = all - away.len() - behind.len();
+    let (away, behind, heal) = (named(Part::Away), named(Part::Behind), named(Part::Heals));
+    let there = all - away.len() - behind.len() - heal.len();
     let leader = named(Part::Leads).first().map(|name| name.to_string());
     let lacking = || {
         let told = [(&away, "away"), (&behind, "behind")].into_iter().filter(|(names, _)| !names.is_empty());
         let told =
             told.map(|(names, how)| format!("{} {} {how}", listed(names), if names.len() == 1 { "is" } else { "are" }));
-        told.collect::<Vec<_>>().join(", ")
+        let heals = nodes.iter().filter(|node| node.state == Part::Heals);
+        let healing = heals.map(|node| healing(&node.name, node.replica.as_ref().and_then(|one| one.heal.as_ref())));
+        told.chain(healing).collect::<Vec<_>>().join(", ")
     };
     let health = match &leader {
         _ if all - away.len() < majority => format!("no majority: {}; programs wait", lacking()),
         None => "no leader: the nodes are finding one, and programs wait; ask again in some seconds".to_string(),
-        Some(leader) if there == all => format!("healthy: {all} of {all} bricks, {leader} leads"),
+        Some(leader) if there == all => {
+            match nodes.iter().find_map(|node| Some((node, node.replica.as_ref()?.heal.as_ref()?))) {
+                Some((node, heal)) => {
+                    format!("all nodes are there, and {}; {leader} leads", healing(&node.name, Some(heal)))
+                }
+                None => format!("healthy: {all} of {all} bricks, {leader} leads"),
+            }
+        }
         Some(leader) if there <= majority => {
             format!("no further failure tolerated: {}, {leader} leads", lacking())
         }
@@ -185,8 +200,21 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
             format!("{there} of {all} bricks: {}, {leader} leads; {} more may fail", lacking(), there - majority)
         }
     };
-    let healthy = there == all && leader.is_some();
+    let lacks_blocks = nodes.iter().any(|node| node.replica.as_ref().is_some_and(|replica| replica.heal.is_some()));
+    let healthy = there == all && leader.is_some() && !lacks_blocks;
     ClusterState { healthy, health, leader, nodes }
+}
+
+/// The sentence about a node that heals.
+fn healing(node: &str, heal: Option<&Heal>) -> String {
+    match heal {
+        None => format!("{node} heals"),
+        Some(heal) if heal.rows => format!("{node} heals: it gets the names of everything"),
+        Some(heal) => {
+            let why = heal.error.as_ref().map_or(String::new(), |error| format!(" ({error})"));
+            format!("{node} heals: {} left{why}", crate::table::bytes(heal.left_bytes))
+        }
+    }
 }
 
 /// `n1`, `n1 and n2`, `n1, n2 and n3`.
@@ -253,6 +281,31 @@ mod tests {
         let nodes = ["n2", "n3"].map(|name| node(name, Part::Follows, 1));
         let state = whole([node("n1", Part::Leads, 20_000)].into_iter().chain(nodes).collect(), 2);
         assert_eq!(state.health, "no further failure tolerated: n2 and n3 are behind, n1 leads");
+    }
+
+    #[test]
+    fn a_node_that_heals_counts_as_missing_and_what_it_lacks_is_told() {
+        let state = |heal| {
+            let node = |name: &str, state, replica| {
+                let (name, replica) = (name.into(), Some(Box::new(replica)));
+                NodeState { name, state, pid: None, read_only: None, error: None, replica }
+            };
+            let others = Replica { last: 9, committed: 9, ..Replica::default() };
+            let healing = Replica { heal, ..others.clone() };
+            let nodes = vec![
+                node("n1", Part::Leads, others.clone()),
+                node("n2", Part::Follows, others),
+                node("n3", Part::Heals, healing),
+            ];
+            whole(nodes, 2).health
+        };
+        let heal = |rows| Some(Heal { rows, left_bytes: 3 << 20, filled_bytes: 0, began: 0, error: None });
+        assert_eq!(state(heal(false)), "no further failure tolerated: n3 heals: 3 MiB left, n1 leads");
+        assert_eq!(
+            state(heal(true)),
+            "no further failure tolerated: n3 heals: it gets the names of everything, n1 leads"
+        );
+        assert_eq!(state(None), "no further failure tolerated: n3 heals, n1 leads", "another node knows no more");
     }
 
     #[test]

@@ -167,6 +167,10 @@ struct Checked {
     orphans: u64,
     /// None if data was not read.
     data_blocks: Option<u64>,
+    /// Blocks that a healing brick of a cluster is still to get.
+    missing_blocks: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    healing: Option<String>,
     findings: Vec<String>,
 }
 
@@ -182,6 +186,8 @@ impl Checked {
             intents: report.intents,
             orphans: report.orphans,
             data_blocks: report.data_blocks,
+            missing_blocks: report.lacking,
+            healing: report.healing(),
             findings: report.findings.clone(),
         }
     }
@@ -203,8 +209,9 @@ impl Checked {
             Some(blocks) => format!("{} blocks of data were read and compared\n", count(blocks)),
             None => "data was not read: `sinter check --data` reads and compares all of it\n".to_string(),
         };
+        let healing = self.healing.as_ref().map_or(String::new(), |healing| format!("{healing}\n"));
         let findings: String = self.findings.iter().map(|finding| format!("finding: {finding}\n")).collect();
-        format!("{}{data}{findings}{} findings\n", table.render(), self.findings.len())
+        format!("{}{data}{healing}{findings}{} findings\n", table.render(), self.findings.len())
     }
 }
 

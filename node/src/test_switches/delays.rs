@@ -131,6 +131,10 @@ impl Index for Delayed {
     fn persist(&self) -> Result<()> {
         self.index.persist()
     }
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Index>> {
+        let index = self.index.clone().snapshot()?;
+        Ok(Arc::new(Delayed { index, us: self.us.clone(), cold: self.cold }))
+    }
     fn written_bytes(&self) -> u64 {
         self.index.written_bytes()
     }

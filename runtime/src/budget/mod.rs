@@ -31,12 +31,14 @@ pub enum Agent {
     Defragment,
     /// Empties a device that leaves.
     Evacuate,
+    /// Fetches blocks that this brick lacks from others.
+    Heal,
 }
 
 impl Agent {
     /// All agents.
-    pub const ALL: [Agent; 6] =
-        [Agent::Scrub, Agent::Free, Agent::Clean, Agent::Destage, Agent::Defragment, Agent::Evacuate];
+    pub const ALL: [Agent; 7] =
+        [Agent::Scrub, Agent::Free, Agent::Clean, Agent::Destage, Agent::Defragment, Agent::Evacuate, Agent::Heal];
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -46,12 +48,13 @@ impl Agent {
             Agent::Destage => "destage",
             Agent::Defragment => "defragmentation",
             Agent::Evacuate => "removal",
+            Agent::Heal => "heal",
         }
     }
     /// Its weight among those that want to work: what gives room goes before what only improves.
     fn weight(self) -> u64 {
         match self {
-            Agent::Free | Agent::Clean | Agent::Destage | Agent::Evacuate => 2,
+            Agent::Free | Agent::Clean | Agent::Destage | Agent::Evacuate | Agent::Heal => 2,
             Agent::Scrub | Agent::Defragment => 1,
         }
     }
@@ -63,8 +66,8 @@ impl Agent {
             // A checkpoint that frees 2^18 blocks takes half a second or less: each ten seconds.
             Agent::Free => 50,
             Agent::Clean | Agent::Destage => 20,
-            // Somebody waits for the device: as much of the time as clients have.
-            Agent::Evacuate => 500,
+            // Somebody waits for the device, or a copy is missing: as much of the time as clients have.
+            Agent::Evacuate | Agent::Heal => 500,
         }
     }
 }

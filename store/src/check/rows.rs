@@ -72,7 +72,9 @@ impl Check<'_> {
         let mut strays = Strays::default();
         self.each("index", progress, |check, key, value| check.row(key, value, &mut strays))?;
         self.stray_inode(&mut strays);
-        self.usage();
+        if self.report.mixed == 0 {
+            self.usage();
+        }
         if strays.unknown > 0 {
             self.find(format!("{} rows of the index are of no known kind", strays.unknown), Means::Unknown);
         }
@@ -92,6 +94,10 @@ impl Check<'_> {
         if self.purges.as_ref().is_none_or(|(known, _)| *known != group) {
             let volumes: Vec<_> = self.volumes.iter().copied().collect();
             self.purges = Some((group, Purges::read(&**self.opening.index(), group, &volumes)?));
+        }
+        if self.report.mixed > 0 {
+            // Of a mix only live bits are right: nobody can tell what else should fit together.
+            return if row == Row::Leaf { self.leaf(volume, key, value, strays) } else { Ok(()) };
         }
         let stray = row.is_of_volume() && !self.volumes.contains(&volume) && !self.is_purged(volume);
         if stray {
@@ -117,6 +123,11 @@ impl Check<'_> {
             Row::Promise => {
                 if let Err(error) = values::decode_promise(value) {
                     self.find(format!("the promise of group {group}'s replica: {error}"), Means::Unreadable);
+                }
+            }
+            Row::Heal => {
+                if let Err(error) = values::decode_heal(value) {
+                    self.find(format!("the mark that group {group} heals: {error}"), Means::Unreadable);
                 }
             }
             Row::Reserve => self.reserve(volume, key, value)?,
@@ -282,6 +293,12 @@ impl Check<'_> {
                 return Ok(());
             }
         };
+        let lacking = lacking(&leaf);
+        self.report.lacking += lacking;
+        if self.report.mixed > 0 {
+            each_place(volume, key, &leaf, |place, owner| self.claim(place, &owner));
+            return Ok(());
+        }
         // To be freed: it holds its blocks, and is nobody's.
         let stale = self.purges.as_ref().is_some_and(|(_, purges)| leaf.trim < purges.trim_of(volume, at));
         let size = self.names.inode(volume, at.ino).map(|inode| inode.size).filter(|_| !stale);
@@ -289,7 +306,7 @@ impl Check<'_> {
         if leaf.iter().any(|(_, slot)| slot != Slot::Hole) {
             self.names.add_data(volume, at.ino, leaf.places().count() as u64);
         }
-        let (mut blocks, mut beyond) = (0, 0);
+        let (mut blocks, mut beyond) = (lacking, 0);
         each_place(volume, key, &leaf, |place, owner| {
             blocks += 1;
             beyond += u64::from(owner.offset >= end);
@@ -360,6 +377,7 @@ pub(crate) fn is_in_place(groups: u32, key: &[u8], (group, _, row): (GroupId, Vo
         | Row::Session
         | Row::Terms
         | Row::Promise
+        | Row::Heal
         | Row::PurgedVolume
         | Row::Usage => group.0 < groups,
         Row::Inode
@@ -374,11 +392,19 @@ pub(crate) fn is_in_place(groups: u32, key: &[u8], (group, _, row): (GroupId, Vo
     }
 }
 
-/// Calls `with` for each block that a leaf maps.
+/// Number of blocks that a leaf maps and that the brick lacks.
+fn lacking(leaf: &Leaf) -> u64 {
+    leaf.places().filter(|place| *place == Place::MISSING).count() as u64
+}
+
+/// Calls `with` for each block that a leaf maps and that the brick has.
 pub(crate) fn each_place(volume: VolumeId, key: &[u8], leaf: &Leaf, mut with: impl FnMut(Place, Owner)) {
     let at = keys::leaf_of(key);
     for (slot, value) in leaf.iter() {
         let Slot::Local { place, crc, .. } = value else { continue };
+        if place == Place::MISSING {
+            continue;
+        }
         let offset = at.leaf * BLOCKS_PER_LEAF as u64 + slot as u64;
         with(place, Owner { group: at.ino.group(), volume, ino: at.ino, offset, crc });
     }

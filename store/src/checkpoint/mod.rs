@@ -3,10 +3,13 @@
 //! and unlinks are freed on the way, a bounded number at a time (rule K6). Blocking: runs in the pool.
 
 mod bitmaps;
+mod commit;
 pub mod held;
 pub(crate) mod mapped;
 mod summaries;
 mod votes;
+
+pub(crate) use commit::{Durable, write_rows};
 
 use crate::Store;
 use crate::format::keys;
@@ -25,7 +28,6 @@ use runtime::seeded::{Bug, active};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Changes of extended attributes by name: the new value, or None if removed.
 pub type XattrChanges = BTreeMap<Name, Option<Arc<[u8]>>>;
@@ -66,7 +68,8 @@ pub enum Change {
     Count(VolumeId, u32, Count),
     /// Changed slots of a leaf, and the project of its inode.
     Leaf(VolumeId, LeafKey, Leaf, u32),
-    /// Changed slots of a leaf in which only the cleaner has moved blocks, and the old places as the index has them.
+    /// Changed slots of a leaf in which only the cleaner has moved blocks, and the old places as the index has them:
+    /// `Place::MISSING` for one that the brick lacked.
     Moved(VolumeId, LeafKey, Leaf, Vec<(usize, Place)>),
     /// The inode is an orphan, or no longer.
     Orphan(VolumeId, Ino, bool),
@@ -80,6 +83,8 @@ pub enum Change {
     Terms(Vec<TermRow>),
     /// A volume of the catalogue, or its end.
     Volume(Name, Option<Volume>),
+    /// The group's replica has all its blocks: the mark that it heals goes.
+    Healed,
     /// Everything of a volume in this group is gone. Comes after everything else.
     VolumeDrop(VolumeId),
 }
@@ -254,39 +259,7 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     }
     work.finish_leaves(store)?;
     work.finish_inodes(store, &young, &mut left)?;
-    let Work { mut edits, mut staged, mut usage, dropped, .. } = work;
-    // The rows of dropped volumes are gone.
-    usage.retain(|(group, volume, _), _| !dropped.contains(&(*group, *volume)));
-    let used = store.usages.lock().changed(&usage);
-    edits.extend(used.iter().map(|(user, usage)| usage::row(*user, usage)).chain(store.scrub.row()));
-    let mut summaries = summaries::rows(store, &mut edits);
-    let replay = bitmaps::rows(store, &mut staged, (&mut summaries, &mut edits), replay)?;
-    edits.push(IndexEdit::Put(keys::replay(), values::encode_replay(&replay)));
-    store.index.write(edits)?;
-    if active(Bug::DiscardedBeforeCheckpoint) {
-        crate::segments::discard::too_early(store, &staged, replay.sequence)?;
-    }
-    // With the seeded bug that frees early, a checkpoint becomes durable only when the next one comes.
-    if !active(Bug::CheckpointDropped) && !active(Bug::FreedBeforeCheckpoint) {
-        store.index.persist()?;
-    }
-    let unmapped_bytes = {
-        let mut usages = store.usages.lock();
-        usages.commit(used, &dropped);
-        usages.unmapped_bytes()
-    };
-    {
-        let mut table = store.table.lock();
-        table.commit(staged);
-        // Comes before segments are freed, under the same lock: whoever reads the log finds all that it needs, or the new start.
-        let before = std::mem::replace(&mut *store.replay.lock(), replay);
-        assert!(before.number <= replay.number && before.epoch <= replay.epoch, "replay begins no earlier than before");
-        store.mended.store(false, Ordering::Release);
-        table.free_dead((replay.sequence, replay.number));
-        store.space.measured(table.all_totals().live_bytes() + unmapped_bytes);
-    }
-    store.free_unread();
-    *store.summarised.lock() = summaries;
+    work.commit(store, replay, Durable::Now)?;
     Ok(left)
 }
 
@@ -357,6 +330,7 @@ impl Work {
             Change::Volume(name, volume) => {
                 self.put(keys::volume(name.as_bytes()), volume.map(|volume| values::encode_volume(&volume)));
             }
+            Change::Healed => self.put(keys::heal(group), None),
             Change::VolumeDrop(volume) => {
                 self.drop_volume(group, purges, volume);
                 Arc::make_mut(reserves).files.retain(|(of, _), _| *of != volume);

@@ -26,6 +26,7 @@ mod kind {
     pub const XATTRS: u8 = 0x1e;
     pub const TERMS: u8 = 0x1f;
     pub const PROMISE: u8 = 0x20;
+    pub const HEAL: u8 = 0x21;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -59,6 +60,8 @@ pub enum Row {
     Terms,
     /// The promise of a group's replica in the vote for a leader.
     Promise,
+    /// The mark that a group's replica heals.
+    Heal,
     /// A volume of the catalogue.
     Volume,
     /// Cuts of an inode that are left to free.
@@ -108,6 +111,7 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::SESSION, 17) => Row::Session,
         (kind::TERMS, 9) => Row::Terms,
         (kind::PROMISE, 9) => Row::Promise,
+        (kind::HEAL, 9) => Row::Heal,
         (kind::VOLUME, 10..) => Row::Volume,
         (kind::PURGE, 17) => Row::Purge,
         (kind::PURGED_VOLUME, 13) => Row::PurgedVolume,
@@ -241,6 +245,10 @@ pub fn terms(group: GroupId) -> Vec<u8> {
 pub fn promise(group: GroupId) -> Vec<u8> {
     Key::new(group, VolumeId(0), kind::PROMISE).0
 }
+/// The mark that a group's replica heals.
+pub fn heal(group: GroupId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::HEAL).0
+}
 /// A session.
 pub fn session(group: GroupId, session: SessionId) -> Vec<u8> {
     Key::new(group, VolumeId(0), kind::SESSION).u64(session.0).0
@@ -342,6 +350,11 @@ pub fn volume_but_leaves(group: GroupId, volume: VolumeId) -> [Bounds; 2] {
     let (leaves, after) = leaves_in_group(group, volume);
     let (from, to) = volume_in_group(group, volume);
     [(from, leaves), (after, to)]
+}
+/// Every row of a group.
+pub fn in_group(group: GroupId) -> Bounds {
+    let after = GroupId(group.0 + 1);
+    (Key::new(group, VolumeId(0), 0).0, Key::new(after, VolumeId(0), 0).0)
 }
 /// A row of the segment table.
 pub fn segment(segment: SegmentId) -> Vec<u8> {

@@ -2,7 +2,7 @@
 //! and the slots that are set. A patch has the same form and is laid over a leaf.
 
 use super::bytes::{Reader, Writer, corrupt};
-use base::limits::BLOCKS_PER_LEAF;
+use base::limits::{BLOCKS_PER_LEAF, SEGMENTS_MAX};
 use base::{Place, Result, SegmentId};
 use std::ops::Range;
 
@@ -16,6 +16,8 @@ const TRIM_BYTES: usize = 8;
 pub const SLOT_BYTES: usize = 16;
 /// Position of the birth in a slot; it extends to the slot's end.
 const BIRTH: usize = 12;
+/// No segment has the number of the place of missing blocks.
+const _: () = assert!(SEGMENTS_MAX < Place::MISSING.segment.0);
 const _: () = assert!(BIRTH + 4 == SLOT_BYTES && BLOCKS_PER_LEAF == u64::BITS as usize);
 
 /// The content of a slot: the state of its block.
@@ -25,7 +27,7 @@ pub enum Slot {
     Hole,
     /// The block lies whole and plain at a place of this brick.
     Local {
-        /// Its place.
+        /// Its place; `Place::MISSING` if the brick lacks the block and other replicas of the group have it (`heal`).
         place: Place,
         /// CRC-32C of its 4 KiB.
         crc: u32,
@@ -46,6 +48,12 @@ mod tag {
     pub const LOCAL: u8 = 1;
     // Numbers that later versions use; this build refuses them as corrupt, and features guard their first use.
     // 2 stripe, 3 shared, 4 remote, 5 inline, 6 unwritten, 7 compressed, 8 encrypted.
+    pub const MISSING: u8 = 9;
+
+    /// True for a slot that maps its block, and has checksum and birth.
+    pub fn maps(tag: u8) -> bool {
+        matches!(tag, LOCAL | MISSING)
+    }
 }
 
 /// A leaf or a patch in memory: the set slots in block order.
@@ -103,7 +111,7 @@ impl Leaf {
         let set = (0..BLOCKS_PER_LEAF).filter(|index| self.mask & 1 << index != 0);
         set.zip(self.slots.iter().copied())
     }
-    /// The places of its blocks.
+    /// The places of its blocks, those included that the brick lacks.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Local { place, .. } => Some(*place),
@@ -139,6 +147,9 @@ impl Leaf {
             let mut writer = Writer(&mut out);
             match *slot {
                 Slot::Hole => writer.u8(tag::HOLE).bytes(&[0; SLOT_BYTES - 1]),
+                Slot::Local { place: Place::MISSING, crc, birth } => {
+                    writer.u8(tag::MISSING).u8(0).u16(0).u32(0).u32(crc).u32(birth)
+                }
                 Slot::Local { place, crc, birth } => {
                     // The byte after the tag has room for a stored length (compressed blocks).
                     writer.u8(tag::LOCAL).u8(0).u16(place.block).u32(place.segment.0).u32(crc).u32(birth)
@@ -162,6 +173,7 @@ impl Leaf {
             match tag {
                 tag::HOLE => Ok(Slot::Hole),
                 tag::LOCAL => Ok(Slot::Local { place: Place { segment, block }, crc, birth }),
+                tag::MISSING => Ok(Slot::Local { place: Place::MISSING, crc, birth }),
                 _ => Err(corrupt("a leaf's slot has no known tag")),
             }
         };
@@ -188,11 +200,11 @@ pub fn merge(value: Option<&[u8]>, patch: &[u8]) -> Vec<u8> {
         let upper = if above.mask & bit != 0 { above_slots.next() } else { None };
         let Some(slot) = upper.or(lower) else { continue };
         out.extend_from_slice(slot);
-        let moved = slot[0] == tag::LOCAL && slot[BIRTH..] == BIRTH_KEPT.to_le_bytes();
+        let moved = tag::maps(slot[0]) && slot[BIRTH..] == BIRTH_KEPT.to_le_bytes();
         if let (true, Some(lower)) = (moved, lower) {
             let birth = out.len() - (SLOT_BYTES - BIRTH);
             let lost = BIRTH_LOST.to_le_bytes();
-            out[birth..].copy_from_slice(if lower[0] == tag::LOCAL { &lower[BIRTH..] } else { &lost });
+            out[birth..].copy_from_slice(if tag::maps(lower[0]) { &lower[BIRTH..] } else { &lost });
         }
     }
     assert!(split(&out).is_some(), "what is laid over a leaf leaves a leaf");
@@ -229,7 +241,7 @@ impl Encoded<'_> {
     pub fn is_empty(&self) -> bool {
         self.0.slots.is_empty()
     }
-    /// The place of a block; None if the leaf does not map it. Errors: `Corrupt`.
+    /// The place of a block, `Place::MISSING` if the brick lacks it; None if the leaf does not map it. Errors: `Corrupt`.
     pub fn place(&self, index: usize) -> Result<Option<Place>> {
         assert!(index < BLOCKS_PER_LEAF, "block {index} is another leaf's");
         let bit = 1u64 << index;
@@ -238,7 +250,7 @@ impl Encoded<'_> {
         }
         place(&self.0.slots[(self.0.mask & (bit - 1)).count_ones() as usize])
     }
-    /// The places of its blocks; `Corrupt` for a slot of no known kind.
+    /// The places of its blocks, those included that the brick lacks; `Corrupt` for a slot of no known kind.
     pub fn places(&self) -> impl Iterator<Item = Result<Place>> + '_ {
         self.0.slots.iter().filter_map(|slot| place(slot).transpose())
     }
@@ -257,6 +269,7 @@ fn place(slot: &[u8; SLOT_BYTES]) -> Result<Option<Place>> {
             let segment = SegmentId(u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]));
             Ok(Some(Place { segment, block }))
         }
+        tag::MISSING => Ok(Some(Place::MISSING)),
         _ => Err(corrupt("a leaf's slot has no known tag")),
     }
 }

@@ -37,6 +37,9 @@ pub const NETWORK_SESSIONS: u64 = 128;
 /// Incompatible feature: groups may have replicas on other bricks, and the log and the index what these have promised each other. A
 /// brick that never was one of several lacks it.
 pub const REPLICAS: u64 = 256;
+/// Incompatible feature: replicas may heal: leaves name blocks that the brick lacks, and groups have marks that say so. A brick on
+/// which none ever did lacks it.
+pub const HEALING: u64 = 512;
 /// Compatible feature: inodes may have tier hints. A brick without any lacks it, and the cleaner looks for none; a build that
 /// does not know of hints drops those of inodes that it changes.
 pub const TIER_HINTS: u64 = 1;
@@ -49,7 +52,8 @@ const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE
     | VOLUME_LIMITS
     | TREE_LIMITS
     | NETWORK_SESSIONS
-    | REPLICAS;
+    | REPLICAS
+    | HEALING;
 
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

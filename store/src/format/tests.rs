@@ -144,8 +144,10 @@ fn moves_come_back() {
 
 #[test]
 fn leaves_merge_as_they_are_laid() {
-    // One in three was only moved, and keeps the birth that it finds below.
-    let slot = |n: u32| Slot::Local { place: Place { segment: SegmentId(n), block: n as u16 }, crc: n, birth: n % 3 };
+    // One in three was only moved, and keeps the birth that it finds below; one in five is missing.
+    let place = |n: u32| Place { segment: SegmentId(n), block: n as u16 };
+    let place = |n: u32| if n.is_multiple_of(5) { Place::MISSING } else { place(n) };
+    let slot = |n: u32| Slot::Local { place: place(n), crc: n, birth: n % 3 };
     let mut random = runtime::random::SplitMix(5);
     for _ in 0..500 {
         let mut leaves = [Leaf::default(), Leaf::default(), Leaf::default()];

@@ -378,6 +378,31 @@ pub fn decode_promise(bytes: &[u8]) -> Result<Promise> {
     }
 }
 
+/// The mark that a group's replica heals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HealRow {
+    /// True while the group's rows are a mix and of no position; false: they are whole, and the brick lacks blocks only.
+    pub rows: bool,
+    /// Wall time at which it began, in nanoseconds since 1970.
+    pub started: u64,
+}
+
+/// The value of such a mark.
+pub fn encode_heal(row: &HealRow) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).u8(u8::from(row.rows)).u64(row.started);
+    out
+}
+/// Reads such a mark. Errors: `Corrupt`.
+pub fn decode_heal(bytes: &[u8]) -> Result<HealRow> {
+    let mut reader = open(bytes)?;
+    let (rows, started) = (reader.u8()?, reader.u64()?);
+    match reader.is_empty() && rows <= 1 {
+        true => Ok(HealRow { rows: rows == 1, started }),
+        false => Err(corrupt("a group heals in no known way")),
+    }
+}
+
 /// A group's counters: what makes its numbers fresh, and how far the index holds its order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupRow {

@@ -6,6 +6,7 @@ pub mod paths;
 use crate::format::keys;
 use base::Result;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Number of rows that `each` reads at a time.
 const ROWS: usize = 256;
@@ -61,6 +62,8 @@ pub trait Index: Send + Sync {
     fn write(&self, edits: Vec<IndexEdit>) -> Result<()>;
     /// Makes every earlier write durable.
     fn persist(&self) -> Result<()>;
+    /// The index as it is now, whatever is written later; to write to it is refused (`ReadOnly`).
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Index>>;
     /// Bytes written to the device so far by the engine, as far as it knows; 0 if it does not.
     fn written_bytes(&self) -> u64;
     /// Memory that the engine's caches hold, in bytes, as far as it knows.

@@ -1,8 +1,8 @@
 //! The model engine: a map that loses everything after the last `persist` (decision D9).
 
 use super::{Index, IndexEdit, MergeLeaf, Pair, Peeked};
-use base::Result;
 use base::checksum::crc32c;
+use base::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +20,8 @@ struct State {
 #[derive(Clone)]
 pub struct ModelIndex {
     merge: MergeLeaf,
+    /// A snapshot takes no writes.
+    read_only: bool,
     state: Arc<Mutex<State>>,
 }
 
@@ -47,7 +49,7 @@ fn apply(map: &mut Map, merge: MergeLeaf, edits: &[IndexEdit]) {
 impl ModelIndex {
     /// An empty index.
     pub fn new(merge: MergeLeaf) -> ModelIndex {
-        ModelIndex { merge, state: Arc::default() }
+        ModelIndex { merge, read_only: false, state: Arc::default() }
     }
     /// The crash image: the durable content and the first `kept` writes after it (an engine may persist more than
     /// it promised, but never a later write without the earlier).
@@ -55,8 +57,19 @@ impl ModelIndex {
         let state = self.state.lock().expect("no panic while held");
         let mut live = state.durable.clone();
         state.since.iter().take(kept).for_each(|edits| apply(&mut live, self.merge, edits));
+        self.with(live)
+    }
+    /// Another index that has this durably.
+    fn with(&self, live: Map) -> ModelIndex {
         let durable = live.clone();
-        ModelIndex { merge: self.merge, state: Arc::new(Mutex::new(State { live, durable, since: Vec::new() })) }
+        let state = Arc::new(Mutex::new(State { live, durable, since: Vec::new() }));
+        ModelIndex { merge: self.merge, read_only: false, state }
+    }
+    fn writable(&self) -> Result<()> {
+        match self.read_only {
+            true => Err(Error::new(Kind::ReadOnly, "a snapshot of the index is read only")),
+            false => Ok(()),
+        }
     }
     /// Writes since the last persist.
     pub fn unpersisted(&self) -> usize {
@@ -82,16 +95,22 @@ impl Index for ModelIndex {
         Ok(range.take(count).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
     fn write(&self, edits: Vec<IndexEdit>) -> Result<()> {
+        self.writable()?;
         let mut state = self.state.lock().expect("no panic while held");
         apply(&mut state.live, self.merge, &edits);
         state.since.push(edits);
         Ok(())
     }
     fn persist(&self) -> Result<()> {
+        self.writable()?;
         let mut state = self.state.lock().expect("no panic while held");
         let State { durable, since, .. } = &mut *state;
         since.drain(..).for_each(|edits| apply(durable, self.merge, &edits));
         Ok(())
+    }
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Index>> {
+        let live = self.state.lock().expect("no panic while held").live.clone();
+        Ok(Arc::new(ModelIndex { read_only: true, ..self.with(live) }))
     }
     fn written_bytes(&self) -> u64 {
         0

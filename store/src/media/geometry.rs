@@ -179,6 +179,9 @@ impl Geometry {
     }
     /// The file and offset of a place; None if its file was never created, or its device is missing or has left.
     pub fn spot(&self, place: Place) -> Option<Spot> {
+        if place == Place::MISSING {
+            return None;
+        }
         let segment = u64::from(place.segment.0);
         let (file, start) = match &self.home {
             _ if let Some(device) = self.further(place.segment) => {

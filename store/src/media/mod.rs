@@ -2,6 +2,7 @@
 //! that the file system of its directory has.
 
 pub mod device_table;
+pub mod feature;
 pub mod geometry;
 pub mod host;
 pub mod superblock_file;

@@ -93,7 +93,8 @@ impl Bounds {
                     self.blocks(moved.block, 1)?;
                     self.number(moved.index.0)?;
                     let Place { segment, block } = moved.old;
-                    if !self.has_block(segment, u32::from(block), 1) {
+                    // A block that the brick lacked comes from nowhere.
+                    if moved.old != Place::MISSING && !self.has_block(segment, u32::from(block), 1) {
                         return Err(refused("the log holds a move from outside the brick", format!("{:?}", moved.old)));
                     }
                 }

@@ -188,6 +188,9 @@ impl Repair<'_> {
         owner: &Owner,
         first: bool,
     ) -> Result<Verdict> {
+        if place == Place::MISSING {
+            return Ok(Verdict::Keep);
+        }
         if self.is_outside(place) {
             return Ok(if first { found_again(spares, owner) } else { Verdict::Keep });
         }

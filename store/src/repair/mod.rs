@@ -18,6 +18,7 @@ mod rows;
 mod segments;
 mod summed;
 
+use crate::check::is_mix;
 use crate::format::keys;
 use crate::format::values;
 use crate::index::paths;
@@ -91,11 +92,18 @@ struct Repair<'a> {
 
 /// Repairs a brick that was opened for writing and that nobody serves. The caller keeps a copy of the index before, and
 /// checks the brick anew after. Errors: `Io`, `Corrupt` if the index itself can't be read, `Unsupported` while a disk is missing: what
-/// lies on it would be taken for lost.
+/// lies on it would be taken for lost; or while a group's rows are a mix (`heal`).
 pub async fn repair(opening: &Opening, depth: Depth, tell: Tell<'_>) -> Result<Repaired> {
     if opening.geometry().has_missing() {
         let what = "a disk is missing, and nothing was changed: bring it back, and repair then";
         return Err(Error::new(Kind::Unsupported, what));
+    }
+    for group in (0..opening.superblock().groups).map(GroupId) {
+        // What names and maps should be, another brick knows.
+        if is_mix(&**opening.index(), group)? {
+            let what = "the brick heals: another one gives it a group's rows, and nothing was changed; start it, and repair then";
+            return Err(Error::new(Kind::Unsupported, what));
+        }
     }
     let (index, volumes, done) = (opening.index().clone(), BTreeMap::new(), Repaired::default());
     let (edits, young_names) = (Vec::new(), BTreeMap::new());

@@ -65,7 +65,7 @@ impl Repair<'_> {
             Row::Session => self.drop_unreadable(key, values::decode_session(value).is_err(), None),
             Row::Terms => self.drop_unreadable(key, values::decode_terms(value).is_err(), None),
             // One that can't be read stays: without it the replica could vote twice in a term (rule L6).
-            Row::Promise => {}
+            Row::Promise | Row::Heal => {}
             Row::Scrub => self.drop_unreadable(key, values::decode_scrub(value).is_err(), None),
             _ => {}
         }

@@ -104,8 +104,8 @@ async fn run(store: Arc<Store>) {
 /// Looks at one block again; the segment that it lies in, if it is bad.
 async fn is_bad(store: &Store, suspect: Suspect) -> Option<(SegmentId, Life)> {
     let Suspect { volume, ino, offset, place, crc } = suspect;
-    // Nobody can tell, and the disk itself is what an operator is told of.
-    if store.is_missing(place.segment) {
+    // Nobody can tell, and the disk itself is what an operator is told of; or the brick heals.
+    if store.is_missing(place.segment) || place == Place::MISSING {
         return None;
     }
     let _pin = store.pin();

@@ -27,8 +27,12 @@ impl Table {
         let none: &[u64] = &[];
         live.map(Vec::as_slice).or((self.live[segment.0 as usize] == 0).then_some(none))
     }
-    /// True if a block of a segment's life was live at the last checkpoint (rule K1); None if only the index can tell.
+    /// True if a block of a segment's life was live at the last checkpoint (rule K1); None if only the index can tell, as of a
+    /// block that the brick lacks.
     pub fn is_live_block(&self, place: Place, life: Life) -> Option<bool> {
+        if place == Place::MISSING {
+            return None;
+        }
         if self.row(place.segment).is_none_or(|row| row.life != life) {
             return Some(false);
         }

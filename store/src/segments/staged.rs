@@ -21,8 +21,12 @@ impl Staged {
 }
 
 impl Table {
-    /// Marks a block live in a checkpoint's bitmaps. Errors: `Corrupt` if another leaf names it already.
+    /// Marks a block live in a checkpoint's bitmaps; one that the brick lacks has no bit. Errors: `Corrupt` if another leaf names it
+    /// already.
     pub fn stage_live(&self, staged: &mut Staged, place: Place) -> Result<()> {
+        if place == Place::MISSING {
+            return Ok(());
+        }
         let word = self.staged_word(staged, place)?;
         if *word & 1 << (place.block % 64) != 0 {
             return Err(contradicts("the index names a block twice", place));
@@ -30,8 +34,11 @@ impl Table {
         *word |= 1 << (place.block % 64);
         Ok(())
     }
-    /// Marks a block dead in a checkpoint's bitmaps. Errors: `Corrupt` if it was not live.
+    /// Marks a block dead in a checkpoint's bitmaps; one that the brick lacks has no bit. Errors: `Corrupt` if it was not live.
     pub fn stage_dead(&self, staged: &mut Staged, place: Place) -> Result<()> {
+        if place == Place::MISSING {
+            return Ok(());
+        }
         let word = self.staged_word(staged, place)?;
         if *word & 1 << (place.block % 64) == 0 {
             return Err(contradicts("a leaf of the index names a block that is not live", place));

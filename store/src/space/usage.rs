@@ -56,6 +56,12 @@ impl Usages {
         }
         Ok(usages)
     }
+    /// Forgets the counts of a group whose rows are counted anew.
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        self.users.retain(|(of, ..), _| *of != group);
+        self.counted.retain(|(of, ..)| *of != group);
+        self.files.retain(|(_, ino), _| ino.group() != group);
+    }
     /// The space that a volume uses, by project.
     pub fn of_volume(&self, volume: VolumeId) -> BTreeMap<u32, Usage> {
         let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();

@@ -37,6 +37,9 @@ impl Index for Watched {
             false => Err(base::Error::new(base::Kind::Io, "the power fails first")),
         }
     }
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Index>> {
+        Arc::new(self.model.clone()).snapshot()
+    }
     fn written_bytes(&self) -> u64 {
         self.model.written_bytes()
     }

@@ -9,6 +9,7 @@ mod device;
 mod devices;
 mod drops;
 mod grow;
+mod heal;
 mod leaving;
 mod missing;
 mod pending;

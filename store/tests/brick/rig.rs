@@ -8,7 +8,7 @@ use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, World};
 use runtime::{Runtime, tasks};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use store::device::Foreign;
 use store::format::keys;
@@ -45,6 +45,8 @@ pub struct Brick {
     pub store: Arc<Store>,
     /// The last record.
     pub applied: AtomicU64,
+    /// The volume of new records.
+    pub volume: AtomicU32,
     /// Records that no checkpoint has taken, in their order.
     pub fresh: Mutex<Vec<Written>>,
     /// The promise that the votes come to, if there are any.
@@ -139,7 +141,8 @@ impl Brick {
         }
         let last = AtomicU64::new(fresh.last().map_or(applied.0, |written| written.index));
         let (fresh, promise, history) = (Mutex::new(fresh), Mutex::new(promise), Mutex::new(history));
-        Ok(Brick { runtime: runtime.clone(), store, applied: last, fresh, promise, history })
+        let volume = AtomicU32::new(VOLUME.0);
+        Ok(Brick { runtime: runtime.clone(), store, applied: last, volume, fresh, promise, history })
     }
 
     /// Appends a record with its payload in the batch, without waiting. Errors: as `Log::append_one_record`.
@@ -234,7 +237,7 @@ impl Brick {
             group: GROUP,
             term: Term(1),
             index: Index(index),
-            volume: VOLUME,
+            volume: VolumeId(self.volume.load(Ordering::Relaxed)),
             session: SessionId(0),
             request: RequestId(0),
             outcome: Outcome::Done,
@@ -243,7 +246,8 @@ impl Brick {
         let map = Edit::Map { ino, first, crcs: crcs.iter().copied().collect() };
         encode_replicated(&mut replicated, &head, std::slice::from_ref(&map));
         let described = &[Described { ino, first, crcs: &crcs }];
-        let entry = Entry { owner: (GROUP, VOLUME, head.index), replicated: &replicated, payload: from, described };
+        let entry =
+            Entry { owner: (GROUP, head.volume, head.index), replicated: &replicated, payload: from, described };
         let ordered = self.store.log.append_one_record(&entry, sync)?;
         let runs = match (from, ordered.place) {
             (Payload::Placed(runs), _) => runs.to_vec(),

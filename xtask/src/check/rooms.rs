@@ -24,8 +24,9 @@ const HOUSES: [House; 2] = [
             ("order", &["replica", "state"]),
             ("change", &["order", "state"]),
             ("data", &["order", "state"]),
-            ("replication", &["change", "hosted", "replica", "state"]),
             ("agents", &["data", "order", "state"]),
+            ("heal", &["agents", "replica", "state"]),
+            ("replication", &["change", "heal", "hosted", "replica", "state"]),
             ("open", &["agents", "hosted", "order", "replication", "state"]),
         ],
     },
@@ -47,7 +48,6 @@ const HOUSES: [House; 2] = [
             ("promote", &["format", "log", "read_cache", "segments"]),
             ("scrub", &["format", "index", "segments"]),
             ("brick", &["device", "format", "media"]),
-            ("feature", &["format", "media"]),
             ("grow", &["brick", "device", "format", "media", "segments"]),
             (
                 "open",
@@ -67,6 +67,7 @@ const HOUSES: [House; 2] = [
                 ],
             ),
             ("check", &["format", "index", "open", "progress", "recovery", "segments", "space"]),
+            ("heal", &["check", "checkpoint", "format", "index", "open", "space"]),
             ("repair", &["check", "format", "index", "open", "progress", "recovery", "segments", "space"]),
         ],
     },
@@ -196,7 +197,7 @@ mod tests {
 
     /// A whole `group` with one more file.
     fn problems_with(path: &str, text: &str) -> Vec<String> {
-        let rooms = ["agents", "change", "data", "order", "replica", "replication", "state"]
+        let rooms = ["agents", "change", "data", "heal", "order", "replica", "replication", "state"]
             .map(|room| format!("group/src/{room}/mod.rs"));
         let mut files = vec![("group/src/lib.rs", "pub use agents::{clean, forget};\nuse order::token::Token;\n")];
         files.extend(["group/src/hosted.rs", "group/src/open.rs"].map(|path| (path, "")));

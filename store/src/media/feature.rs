@@ -1,9 +1,9 @@
 //! Features that a brick gets while it is served. Promises that the superblock says so durably, in both copies, before the first
 //! byte that the feature guards is written: whoever calls this writes only afterwards.
 
+use super::superblock_file;
 use crate::Store;
 use crate::format::superblock::{Features, Superblock};
-use crate::media::superblock_file;
 use base::Result;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
