@@ -8,19 +8,17 @@
 //! than the brick had when it started and clients have written since, so readers alone can't wear the device out.
 
 use crate::Groups;
-use crate::agents::moves::{Source, order, places_of};
+use crate::agents::moves::{Source, order, place_cold, places_of};
 use crate::data::scattered::{Piece, Scattered};
 use base::limits::BLOCK_BYTES;
-use base::{Index, Kind, Place, Result};
+use base::{Index, Place, Result};
 use runtime::budget::Agent;
 use std::sync::Arc;
 use store::cleaner::State as Cleaner;
 use store::format::record::Moved;
 
-/// Tries to get a segment of the cold stream, and the pause between two: one is prepared once it is asked for, which takes
-/// milliseconds.
+/// Tries to get a segment of the cold stream.
 const TRIES: u32 = 20;
-const AGAIN_NS: u64 = 5_000_000;
 
 /// The task. Ends when the groups close or the log fails.
 pub async fn run(groups: Arc<Groups>) {
@@ -64,16 +62,7 @@ async fn put_together(groups: &Groups, read: &Scattered) -> Result<u64> {
     if store::verify(&read.blocks, read.pieces.iter().map(|piece| piece.crc)).is_err() {
         return Ok(0);
     }
-    let mut tries = 0;
-    let ticket = loop {
-        match groups.store().cold.place(read.blocks.clone()).await {
-            Err(error) if error.kind == Kind::Busy && tries < TRIES && groups.may_defragment() => {
-                tries += 1;
-                groups.store().runtime.clock.sleep(AGAIN_NS).await;
-            }
-            placed => break placed?,
-        }
-    };
+    let ticket = place_cold(groups, &read.blocks, TRIES, || groups.may_defragment()).await?;
     let places = places_of(&ticket, read.pieces.len());
     let moves: Vec<(Source, Place)> = sources(read).zip(places).collect();
     let moved = order(groups, (read.ino.group(), read.volume), &moves).await;

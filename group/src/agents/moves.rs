@@ -5,6 +5,7 @@ use crate::Groups;
 use crate::state::State;
 use crate::state::load::Wanted;
 use base::{GroupId, Kind, LeafKey, Life, Place, Result, SegmentId, VolumeId};
+use runtime::Slice;
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
 use store::bulk::Ticket;
@@ -30,6 +31,27 @@ pub(crate) struct Source {
 pub(super) fn source_of((segment, life): (SegmentId, Life), entry: &SummaryEntry) -> Source {
     let old = Place { segment, block: entry.block };
     Source { moved: Moved { ino: entry.ino, block: entry.offset, old, crc: entry.crc, index: entry.index }, life }
+}
+
+/// Pause between two tries to get a segment of the cold stream: one is prepared once it is asked for, which takes milliseconds.
+const AGAIN_NS: u64 = 5_000_000;
+
+/// Places blocks in the cold stream. `tries`: how often a segment is waited for, while `goes_on`. Errors: `Busy` after that; those of the device.
+pub(crate) async fn place_cold(
+    groups: &Groups,
+    blocks: &Slice,
+    mut tries: u32,
+    goes_on: impl Fn() -> bool,
+) -> Result<Ticket> {
+    loop {
+        match groups.store().cold.place(blocks.clone()).await {
+            Err(error) if error.kind == Kind::Busy && tries > 0 && goes_on() => {
+                tries -= 1;
+                groups.store().runtime.clock.sleep(AGAIN_NS).await;
+            }
+            placed => return placed,
+        }
+    }
 }
 
 /// The places of `count` blocks in the cold stream, block by block.

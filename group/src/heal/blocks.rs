@@ -4,7 +4,7 @@
 //! finds nothing. Blocks that readers wait for come first.
 
 use super::Wanted;
-use crate::agents::moves::{Source, order, places_of};
+use crate::agents::moves::{Source, order, place_cold, places_of};
 use crate::replica::heal::{Answer, Ask};
 use crate::state::Block;
 use crate::{Group, Groups};
@@ -25,10 +25,8 @@ use store::heal::{Lacking, missing};
 const AT_ONCE: usize = 8;
 /// Blocks that are looked for at a time.
 const LOOK_BLOCKS: usize = 4096;
-/// Tries to get a segment of the cold stream, and the pause between two: one is prepared once it is asked for, which takes
-/// milliseconds.
+/// Tries to get a segment of the cold stream.
 const TRIES: u32 = 200;
-const SEGMENT_NS: u64 = 5_000_000;
 
 impl Groups {
     /// The task. Ends when the groups close or the log fails.
@@ -164,16 +162,7 @@ impl Groups {
         if blocks != found.len() || !crcs.eq(found.iter().map(|&at| run.crcs[at])) {
             return Err(Error::new(Kind::Corrupt, "other blocks were sent than were asked for"));
         }
-        let mut tries = 0;
-        let ticket = loop {
-            match self.store().cold.place(slice.clone()).await {
-                Err(error) if error.kind == Kind::Busy && tries < TRIES && !self.is_closing() => {
-                    tries += 1;
-                    self.store().runtime.clock.sleep(SEGMENT_NS).await;
-                }
-                placed => break placed?,
-            }
-        };
+        let ticket = place_cold(self, slice, TRIES, || !self.is_closing()).await?;
         let source = |&at: &usize| {
             let (block, crc) = (run.first + at as u64, run.crcs[at]);
             let moved = Moved { ino: run.ino, block, old: Place::MISSING, crc, index: Index(0) };
@@ -218,15 +207,7 @@ impl Groups {
                     self.load(volume, vec![wanted], None).await?;
                     continue;
                 }
-                Block::Device { place: Place::MISSING, crc } => match runs.last_mut() {
-                    Some(run)
-                        if run.first + run.crcs.len() as u64 == block
-                            && !block.is_multiple_of(BLOCKS_PER_LEAF as u64) =>
-                    {
-                        run.crcs.push(crc);
-                    }
-                    _ => runs.push(Lacking { volume, ino, first: block, crcs: vec![crc] }),
-                },
+                Block::Device { place: Place::MISSING, crc } => Lacking::add(&mut runs, (volume, ino), block, crc),
                 _ => {}
             }
             block += 1;

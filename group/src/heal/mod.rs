@@ -31,6 +31,8 @@ use wire::peer::{Parcel, PeerId};
 const ASKED_MAX: usize = 64;
 /// The longest wait for an answer: a checkpoint and a page of rows take a second or two on a busy brick.
 const ANSWER_NS: u64 = 10_000_000_000;
+/// The pause between looks for answers, which take milliseconds.
+const LOOK_NS: u64 = 1_000_000;
 /// The pause before a brick asks again that could not be answered.
 const AGAIN_NS: u64 = 200_000_000;
 /// The pause after a try that came to nothing.
@@ -229,11 +231,7 @@ impl Groups {
                 let mut answers = healing.answers.lock();
                 return numbers.map(|number| answers.remove(&number).flatten()).collect();
             }
-            // Answers take milliseconds, and this looks as often.
             clock.sleep(LOOK_NS).await;
         }
     }
 }
-
-/// The pause between looks for answers.
-const LOOK_NS: u64 = 1_000_000;

@@ -93,7 +93,7 @@ pub fn take_told(bytes: &[u8]) -> Result<Told> {
 }
 
 /// A number that is counted up: nothing that is computed from it overflows.
-fn take_number(reader: &mut Reader<'_>) -> Result<u64> {
+pub(super) fn take_number(reader: &mut Reader<'_>) -> Result<u64> {
     match reader.u64()? {
         number if number <= NUMBER_MAX => Ok(number),
         _ => Err(corrupt("a number is higher than anybody counts")),
@@ -108,11 +108,11 @@ fn if_set<T: PartialEq>(is_set: bool, value: T, nothing: T) -> Result<Option<T>>
     }
 }
 
-fn put_position(writer: &mut Writer<'_>, position: Position) {
+pub(super) fn put_position(writer: &mut Writer<'_>, position: Position) {
     writer.u64(position.index.0).u64(position.term.0);
 }
 
-fn take_position(reader: &mut Reader<'_>) -> Result<Position> {
+pub(super) fn take_position(reader: &mut Reader<'_>) -> Result<Position> {
     Ok(Position { index: Index(take_number(reader)?), term: Term(take_number(reader)?) })
 }
 

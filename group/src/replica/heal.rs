@@ -1,7 +1,8 @@
 //! The bytes of what bricks ask and tell each other of healing.
 
-use base::limits::{BLOCKS_PER_LEAF, NUMBER_MAX};
-use base::{Index, Ino, Result, Term, VolumeId};
+use super::codec::{put_position, take_number, take_position};
+use base::limits::BLOCKS_PER_LEAF;
+use base::{Index, Ino, Result, VolumeId};
 use order_raft::Position;
 use store::format::bytes::{Reader, Writer, corrupt};
 
@@ -92,8 +93,8 @@ pub fn put_heal(writer: &mut Writer<'_>, heal: &Heal) {
         }
         Heal::Answer(number, Answer::Not) => drop(writer.u8(NOT).u64(*number)),
         Heal::Answer(number, Answer::Page { position, next, length }) => {
-            writer.u8(PAGE).u64(*number).u64(position.index.0).u64(position.term.0).u32(*length);
-            put_cursor(writer, next);
+            put_position(writer.u8(PAGE).u64(*number), *position);
+            put_cursor(writer.u32(*length), next);
         }
         Heal::Answer(number, Answer::Blocks { mask }) => drop(writer.u8(BLOCKS).u64(*number).u64(*mask)),
         Heal::Done => drop(writer.u8(DONE)),
@@ -120,7 +121,7 @@ pub fn take_heal(reader: &mut Reader<'_>) -> Result<Heal> {
         NOT => Heal::Answer(reader.u64()?, Answer::Not),
         PAGE => {
             let number = reader.u64()?;
-            let position = Position { index: Index(take_number(reader)?), term: Term(take_number(reader)?) };
+            let position = take_position(reader)?;
             let length = reader.u32()?;
             Heal::Answer(number, Answer::Page { position, next: take_cursor(reader)?, length })
         }
@@ -142,17 +143,10 @@ fn take_cursor(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
     }
 }
 
-/// A number that is counted up: nothing that is computed from it overflows.
-fn take_number(reader: &mut Reader<'_>) -> Result<u64> {
-    match reader.u64()? {
-        number if number <= NUMBER_MAX => Ok(number),
-        _ => Err(corrupt("a number is higher than anybody counts")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::Term;
 
     #[test]
     fn messages_are_read_as_they_were_written() {

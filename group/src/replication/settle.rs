@@ -117,11 +117,11 @@ impl State {
         let Some(replica) = self.replica.as_deref_mut() else { return };
         let included = replica.included;
         assert!(included <= replica.order.committed(), "the index has what is committed (rule P21)");
+        assert!(given.is_none_or(|given| given <= included), "the rows that a follower is given were in the index");
         let wanted = Index((included.0 + 1).saturating_sub(kept_records).max(1));
         let wanted = given.map_or(wanted, |given| wanted.min(Index(given.0 + 1)));
         let bytes_max = (KEPT_TIMES * kept_records * KEPT_RECORD_BYTES).max(KEPT_BYTES_LEAST);
         let first = wanted.max(replica.kept.first_within(bytes_max as usize)).min(Index(included.0 + 1));
-        assert!(first.0 <= included.0 + 1, "what the index does not have is kept");
         replica.kept.keep_from(first);
         replica.order.keep_from(first);
     }

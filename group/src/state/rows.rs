@@ -42,7 +42,7 @@ pub(crate) fn read_states(index: &dyn Index, count: u32, options: &Options) -> R
 }
 
 /// The state of a brick's only group as the index has it; blocking.
-pub(crate) fn read_only_state(index: &dyn Index, options: &Options) -> Result<State> {
+pub(crate) fn read_single_state(index: &dyn Index, options: &Options) -> Result<State> {
     let state = read_states(index, 1, options)?.pop();
     Ok(state.expect("there is one"))
 }

@@ -18,10 +18,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::format::Uuid;
 use store::format::superblock::{REPLICAS, Superblock};
+use wire::server::Server;
 use wire::tls::Strangers;
 
 /// Pause before a certificate that could not be renewed is tried again: nobody may lead for some seconds.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// The longest time for which a command waits for a node that begins to lead, and the pause between looks. It takes milliseconds.
+const BEGINS: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The only group of a brick that others replicate: so each change is one record of one order.
 const GROUP: GroupId = GroupId(0);
@@ -189,21 +194,27 @@ impl Node {
     /// node leads.
     pub fn answer(&self, brick: &Brick, ask: &NetworkRequest) -> Result<Answer> {
         let desk = &self.far.as_ref().ok_or_else(not_listening)?.desk;
-        let server = self.leading.server().ok_or_else(|| {
-            match self.status(brick).and_then(|status| status.leader) {
-                Some(leader) if leader != self.member.place().name => {
-                    Error::new(Kind::Elsewhere, "another node of the cluster leads: ask that one").with(leader)
-                }
-                // It was elected a moment ago.
-                Some(_) => Error::new(Kind::Elsewhere, "this node begins to lead the cluster: ask again in a second"),
-                None => Error::new(Kind::Elsewhere, "no node of the cluster leads yet: ask again in some seconds"),
-            }
-        })?;
+        let server = self.server(brick)?;
         let clients = || {
             let text = |node: &Place| node.clients.to_string().parse();
             self.member.cluster.nodes.iter().map(text).take(control::tokens::ADDRESSES_MAX).collect()
         };
         desk.answer(brick, &server, &clients, ask)
+    }
+    /// The server, if this node leads. One that was elected a moment ago is waited for: it reads the cluster's own state first.
+    fn server(&self, brick: &Brick) -> Result<Arc<Server<Served>>> {
+        let (began, own) = (Instant::now(), self.member.place().name.as_str());
+        let leader = || self.status(brick).and_then(|status| status.leader);
+        while self.leading.server().is_none() && leader().as_deref() == Some(own) && began.elapsed() < BEGINS {
+            std::thread::sleep(LOOK);
+        }
+        self.leading.server().ok_or_else(|| match leader() {
+            Some(leader) if leader == own => {
+                Error::new(Kind::Elsewhere, "this node begins to lead the cluster: ask again in some seconds")
+            }
+            Some(leader) => Error::new(Kind::Elsewhere, "another node of the cluster leads: ask that one").with(leader),
+            None => Error::new(Kind::Elsewhere, "no node of the cluster leads yet: ask again in some seconds"),
+        })
     }
     /// Serves no client any more.
     pub fn stop(&self, brick: &Brick) -> Result<()> {
@@ -238,7 +249,7 @@ impl Node {
         Some(Replica {
             cluster: to_hex(&self.member.cluster.id),
             node: self.member.place().name.clone(),
-            leads: groups.serves(GROUP),
+            leads: groups.serves(GROUP) && self.leading.server().is_some(),
             leader: leader.and_then(named),
             term: term.0,
             last: last.0,

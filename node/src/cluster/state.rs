@@ -182,17 +182,15 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
         let healing = heals.map(|node| healing(&node.name, node.replica.as_ref().and_then(|one| one.heal.as_ref())));
         told.chain(healing).collect::<Vec<_>>().join(", ")
     };
+    // Also the node that leads may lack some.
+    let lacks_blocks = nodes.iter().find_map(|node| Some((&*node.name, node.replica.as_ref()?.heal.as_ref()?)));
     let health = match &leader {
         _ if all - away.len() < majority => format!("no majority: {}; programs wait", lacking()),
         None => "no leader: the nodes are finding one, and programs wait; ask again in some seconds".to_string(),
-        Some(leader) if there == all => {
-            match nodes.iter().find_map(|node| Some((node, node.replica.as_ref()?.heal.as_ref()?))) {
-                Some((node, heal)) => {
-                    format!("all nodes are there, and {}; {leader} leads", healing(&node.name, Some(heal)))
-                }
-                None => format!("healthy: {all} of {all} bricks, {leader} leads"),
-            }
-        }
+        Some(leader) if there == all => match lacks_blocks {
+            Some((node, heal)) => format!("all nodes are there, and {}; {leader} leads", healing(node, Some(heal))),
+            None => format!("healthy: {all} of {all} bricks, {leader} leads"),
+        },
         Some(leader) if there <= majority => {
             format!("no further failure tolerated: {}, {leader} leads", lacking())
         }
@@ -200,8 +198,7 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
             format!("{there} of {all} bricks: {}, {leader} leads; {} more may fail", lacking(), there - majority)
         }
     };
-    let lacks_blocks = nodes.iter().any(|node| node.replica.as_ref().is_some_and(|replica| replica.heal.is_some()));
-    let healthy = there == all && leader.is_some() && !lacks_blocks;
+    let healthy = there == all && leader.is_some() && lacks_blocks.is_none();
     ClusterState { healthy, health, leader, nodes }
 }
 

@@ -27,6 +27,21 @@ pub struct Lacking {
     pub crcs: Vec<u32>,
 }
 
+impl Lacking {
+    /// Adds a missing block, which comes after those that are there, to their last run or as a new one.
+    pub fn add(runs: &mut Vec<Lacking>, (volume, ino): (VolumeId, Ino), block: u64, crc: u32) {
+        match runs.last_mut() {
+            Some(last)
+                if (last.volume, last.ino, last.first + last.crcs.len() as u64) == (volume, ino, block)
+                    && !block.is_multiple_of(BLOCKS_PER_LEAF as u64) =>
+            {
+                last.crcs.push(crc);
+            }
+            _ => runs.push(Lacking { volume, ino, first: block, crcs: vec![crc] }),
+        }
+    }
+}
+
 /// The result of a search for missing blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
@@ -80,17 +95,8 @@ impl Found {
     fn add(&mut self, volume: VolumeId, at: LeafKey, leaf: &Leaf) {
         for (index, slot) in leaf.iter() {
             let Slot::Local { place: Place::MISSING, crc, .. } = slot else { continue };
-            let (ino, block) = (at.ino, at.leaf * BLOCKS_PER_LEAF as u64 + index as u64);
             self.blocks += 1;
-            match self.lacking.last_mut() {
-                Some(last)
-                    if (last.volume, last.ino, last.first + last.crcs.len() as u64) == (volume, ino, block)
-                        && !block.is_multiple_of(BLOCKS_PER_LEAF as u64) =>
-                {
-                    last.crcs.push(crc);
-                }
-                _ => self.lacking.push(Lacking { volume, ino, first: block, crcs: vec![crc] }),
-            }
+            Lacking::add(&mut self.lacking, (volume, at.ino), at.leaf * BLOCKS_PER_LEAF as u64 + index as u64, crc);
         }
     }
 }

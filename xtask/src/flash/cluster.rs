@@ -68,7 +68,7 @@ impl Cluster {
         let leader = leader(binary, &nodes)?;
         told(text(binary), &["volume", "create", text(&leader.data), VOLUME])?;
         let membership = directory.join("membership");
-        join(binary, &nodes, &membership, &cluster)?;
+        network::join(binary, (&leader.data, VOLUME), &membership, &cluster)?;
         let (binary, mount, log) = (binary.to_path_buf(), mount.to_path_buf(), directory.join("client.log"));
         let place = format!("{cluster}/{VOLUME}");
         let mut cluster = Cluster { binary, place, nodes, membership, mount, log, client: None };
@@ -166,19 +166,6 @@ fn leader<'a>(binary: &Path, nodes: &'a [Node]) -> Result<&'a Node, String> {
         if began.elapsed() > READY_MAX {
             let errors = String::from_utf8_lossy(&output.stderr);
             return Err(format!("the cluster is not healthy: {said}{errors}; what its nodes say is in {LOGS}"));
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
-/// Has a client join. A node that has just come to lead refuses to make tokens for a moment, and names itself as the one to ask.
-fn join(binary: &Path, nodes: &[Node], membership: &Path, name: &str) -> Result<(), String> {
-    let began = Instant::now();
-    loop {
-        let leader = leader(binary, nodes)?;
-        match network::join(binary, (&leader.data, VOLUME), membership, name) {
-            Err(error) if began.elapsed() < READY_MAX => eprintln!("trying again: {error}"),
-            done => return done,
         }
         std::thread::sleep(PAUSE);
     }
