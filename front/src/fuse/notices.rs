@@ -33,8 +33,11 @@ const WAIT_NS: u64 = 30_000_000_000;
 /// Longest wait while so many callers wait that requests which the kernel needs may find no task: longer than most
 /// notices take on a machine that is busy with other things.
 const CROWDED_WAIT_NS: u64 = 100_000_000;
-/// Longest wait for pages of a file that is being truncated. The kernel sends its writes of them only after the answer,
-/// but has already cleared the bytes behind the end.
+/// Longest wait for a thread that sends a notice about a file that is being truncated: all of them may wait for writes
+/// that the kernel holds back until this answer. Far longer than a busy machine takes to begin with it.
+const BEGIN_WAIT_NS: u64 = 1_000_000_000;
+/// Longest wait for pages of a file that is being truncated, from when the kernel was told. It sends its writes of them
+/// only after the answer, but clears the bytes behind the end before.
 const HELD_WAIT_NS: u64 = 20_000_000;
 
 /// The reason for forgetting pages, which bounds the wait.
@@ -63,7 +66,7 @@ pub struct Notices {
 struct Shared {
     device: Arc<File>,
     queue: Mutex<Queue>,
-    /// Notified when a notice has been sent.
+    /// Notified when a notice is about to be sent, and when it has been.
     event: Event,
 }
 
@@ -76,7 +79,14 @@ struct Notice {
     node: u64,
     first: u64,
     end: u64,
-    done: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+/// The progress of a notice.
+#[derive(Default)]
+struct Progress {
+    begun: AtomicBool,
+    done: AtomicBool,
 }
 
 impl Notices {
@@ -111,18 +121,24 @@ impl Notices {
     /// Makes the kernel forget a file's pages from byte `first` up to `end`, and waits until it has, within the bound
     /// of `why`. False if that was over before.
     pub async fn forget_pages(&self, ino: Ino, first: u64, end: u64, why: Why) -> bool {
-        let done = self.push(ino, first, end);
-        let others = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let notice = self.push(ino, first, end);
+        let is_crowded = self.waiting.fetch_add(1, Ordering::Relaxed) >= self.room;
         let _wait = Waiting(&self.waiting);
-        let longest_ns = match why {
-            Why::Held => HELD_WAIT_NS,
-            Why::Stale if others < self.room => WAIT_NS,
-            Why::Stale => CROWDED_WAIT_NS,
-        };
+        let bounded = |longest_ns| if is_crowded { CROWDED_WAIT_NS } else { longest_ns };
+        match why {
+            Why::Stale => self.is_set(&notice.done, bounded(WAIT_NS)).await,
+            Why::Held => {
+                self.is_set(&notice.begun, bounded(BEGIN_WAIT_NS)).await
+                    && self.is_set(&notice.done, HELD_WAIT_NS).await
+            }
+        }
+    }
+    /// Waits until a notice is as far as `flag` says. False if it was not within that time.
+    async fn is_set(&self, flag: &AtomicBool, longest_ns: u64) -> bool {
         let mut over = self.clock.sleep(longest_ns);
         loop {
             let ticket = self.told.event.ticket();
-            if done.load(Ordering::Acquire) {
+            if flag.load(Ordering::Acquire) {
                 return true;
             }
             if either(&mut over, self.told.event.after(ticket)).await {
@@ -136,7 +152,7 @@ impl Notices {
             let all: Vec<_> = some.iter().map(|ino| self.push(*ino, 0, u64::MAX)).collect();
             loop {
                 let ticket = self.told.event.ticket();
-                if all.iter().all(|done| done.load(Ordering::Acquire)) {
+                if all.iter().all(|notice| notice.done.load(Ordering::Acquire)) {
                     break;
                 }
                 self.told.event.after(ticket).await;
@@ -153,23 +169,23 @@ impl Notices {
         };
         run_blocking(&*self.tasks, tell).await
     }
-    /// Queues a notice for the pool. Returns the flag that will say that it was sent.
-    fn push(&self, ino: Ino, first: u64, end: u64) -> Arc<AtomicBool> {
+    /// Queues a notice for the pool.
+    fn push(&self, ino: Ino, first: u64, end: u64) -> Arc<Progress> {
         let node = reply::nodeid_of(ino, self.root);
         let mut queue = self.told.queue();
         let crowded = queue.notices.len() >= SEPARATE_MAX;
         if let Some(other) = queue.notices.iter_mut().find(|other| crowded && other.node == node) {
             (other.first, other.end) = (other.first.min(first), other.end.max(end));
-            return other.done.clone();
+            return other.progress.clone();
         }
-        let done = Arc::new(AtomicBool::new(false));
-        queue.notices.push_back(Notice { node, first, end, done: done.clone() });
+        let progress = Arc::new(Progress::default());
+        queue.notices.push_back(Notice { node, first, end, progress: progress.clone() });
         if queue.tellers < TELLERS_MAX {
             queue.tellers += 1;
             let told = self.told.clone();
             self.tasks.blocking(Box::new(move || told.tell()));
         }
-        done
+        progress
     }
 }
 
@@ -190,9 +206,11 @@ impl Shared {
     fn tell(&self) {
         while let Some(notice) = self.next() {
             let message = message(notice.node, notice.first, notice.end);
+            notice.progress.begun.store(true, Ordering::Release);
+            self.event.notify();
             // The kernel refuses only what it has nothing of: an inode that it forgot, or all of them, with the mount.
             let _ = (&*self.device).write(&message);
-            notice.done.store(true, Ordering::Release);
+            notice.progress.done.store(true, Ordering::Release);
             self.event.notify();
         }
     }
@@ -221,6 +239,9 @@ fn message(node: u64, first: u64, end: u64) -> [u8; abi::OUT_HEADER_BYTES + 24] 
 mod tests {
     use super::*;
     use crate::fuse::abi::Fields;
+    use runtime::noop::NoTasks;
+    use runtime::sim::World;
+    use runtime::tasks::MakeTask;
 
     #[test]
     fn a_notice_is_what_the_kernel_expects() {
@@ -228,5 +249,53 @@ mod tests {
         let mut fields = Fields(&message);
         assert_eq!((fields.u32(), fields.u32(), fields.u64()), (Ok(40), Ok(2), Ok(0)));
         assert_eq!((fields.u64(), fields.u64(), fields.u64()), (Ok(7 << 20 | 3), Ok(4096), Ok(1)));
+    }
+
+    /// A pool whose threads are busy: jobs are kept.
+    #[derive(Default)]
+    struct Busy(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
+
+    impl Tasks for Busy {
+        fn cores(&self) -> usize {
+            NoTasks.cores()
+        }
+        fn core(&self) -> usize {
+            NoTasks.core()
+        }
+        fn spawn(&self, core: usize, make: MakeTask) {
+            NoTasks.spawn(core, make);
+        }
+        fn blocking(&self, job: Box<dyn FnOnce() + Send>) {
+            self.0.lock().expect("no panic").push(job);
+        }
+    }
+
+    /// True if a truncation waits until a notice is sent that a thread has taken up only after so long.
+    fn waits_for_a_thread(late_ns: u64) -> bool {
+        let mut world = World::new(0);
+        let pool = Arc::new(Busy::default());
+        let runtime = Runtime { tasks: pool.clone(), ..world.runtime() };
+        let device = File::options().write(true).open("/dev/null").expect("every system has it");
+        let notices = Notices::new(&runtime, Arc::new(device), Ino(1), 8, Recent::new(1, false, 0));
+        let is_sent = AtomicBool::new(false);
+        world.block_on(async {
+            let truncation = async {
+                is_sent.store(notices.forget_pages(Ino(2), 100, 101, Why::Held).await, Ordering::Relaxed);
+            };
+            let thread = async {
+                runtime.clock.sleep(late_ns).await;
+                pool.0.lock().expect("no panic").drain(..).for_each(|job| job());
+                std::future::pending().await
+            };
+            either(truncation, thread).await;
+        });
+        is_sent.into_inner()
+    }
+
+    #[test]
+    fn a_busy_pool_does_not_keep_bytes_behind_the_end() {
+        assert!(waits_for_a_thread(0));
+        assert!(waits_for_a_thread(10 * HELD_WAIT_NS));
+        assert!(!waits_for_a_thread(BEGIN_WAIT_NS + 1_000_000), "all threads may wait for this answer");
     }
 }
