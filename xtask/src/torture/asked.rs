@@ -1,6 +1,7 @@
 //! The command line of `cargo xtask cluster-torture`.
 
 use super::kinds::Kind;
+use super::site::Wanted;
 use crate::flash::asked::{absolute, number};
 use crate::hybrid::asked::Form;
 use std::path::PathBuf;
@@ -41,12 +42,21 @@ cargo xtask cluster-torture [OPTION ...]
   client  a client cut off from the leader, and from nobody else, for 1 to 8 s (6)
   flap    a node's cable out and in for 0.1 s, 0.2 s and so on, for 6 s (6)
 
+  With --disks each node's brick lies on a file system of its own, on a loop device in the run's directory. As often as is told, these
+  are drawn beside the 200 above:
+
+  hang       a node's disk hangs for 2 to 8 s: no write to its file system ends (20)
+  hang-both  the disks of both followers hang for 0.5 to 4 s, in which nothing may be answered that changes a name; then all three nodes are
+             killed, and the disks go on (8)
+  slow       a follower's disk writes 1 MB/s for 10 s; the 10 s before it are compared with (6)
+
   A fault's stall is the longest call of any client in which the fault happened, or which began between it and the next one. Of clients that
   a fault cuts off (split, client), it has the time until the lift.
   The table names the goals, and which of them were missed; a machine that does other things beside misses them too, so that is no failure.
   For how long a leader went on without a majority is what it says itself, asked each 0.2 s.
 
   --networks         each node and client on a machine of its own
+  --disks            the same, and each node's brick on a disk of its own
   --kind KIND,KIND   these faults only, each as often [all]
   --count N          the run ends after so many faults, 1 to 100000 [when the time is over]
   --minutes N        of faults, 1 to 10000 [30]
@@ -70,8 +80,7 @@ pub struct Asked {
     pub every: Duration,
     pub seed: u64,
     pub sinter: PathBuf,
-    pub with_networks: bool,
-    pub is_volatile: bool,
+    pub wanted: Wanted,
     /// The kinds of faults, each with its share of the sum of all.
     pub shares: Vec<(Kind, u64)>,
     pub count: Option<u64>,
@@ -91,8 +100,7 @@ impl Asked {
             every: Duration::from_secs(10),
             seed: now.as_secs(),
             sinter: program.with_file_name("sinter"),
-            with_networks: false,
-            is_volatile: false,
+            wanted: Wanted::default(),
             shares: Vec::new(),
             count: None,
             is_patient: false,
@@ -104,8 +112,9 @@ impl Asked {
             let mut value =
                 || words.next().ok_or_else(|| format!("{word}: not known, or its value is missing\n\n{HELP}"));
             match word.as_str() {
-                "--networks" => asked.with_networks = true,
-                "--volatile" => asked.is_volatile = true,
+                "--networks" => asked.wanted.networks = true,
+                "--disks" => asked.wanted = Wanted { networks: true, disks: true, ..asked.wanted },
+                "--volatile" => asked.wanted.is_volatile = true,
                 "--kind" => asked.shares = kinds(value()?)?,
                 "--count" => asked.count = Some(number(word, value()?, 1, 100_000)?),
                 "--json" => asked.form = Form::Json,
@@ -121,12 +130,16 @@ impl Asked {
     }
     /// Fills in what follows from what was asked for.
     fn settled(mut self) -> Result<Asked, String> {
-        if !self.with_networks && self.shares.iter().any(|(kind, _)| kind.is_of_networks()) {
+        let Wanted { networks, disks, .. } = self.wanted;
+        if !networks && self.shares.iter().any(|(kind, _)| kind.is_of_networks()) {
             return Err("--kind: this cuts networks, which only --networks makes: give that too".to_string());
         }
-        self.is_patient = self.with_networks || !self.shares.is_empty();
+        if !disks && self.shares.iter().any(|(kind, _)| kind.is_of_disks()) {
+            return Err("--kind: this holds disks up, which only --disks makes: give that too".to_string());
+        }
+        self.is_patient = networks || !self.shares.is_empty();
         if self.shares.is_empty() {
-            self.shares = Kind::shares(self.with_networks);
+            self.shares = Kind::shares(networks, disks);
         }
         Ok(self)
     }
@@ -156,12 +169,15 @@ mod tests {
         assert_eq!(asked.form, Form::Json);
         let asked = read("").expect("it is a good line");
         assert!(asked.form == Form::Table && !asked.is_patient && asked.count.is_none());
-        assert_eq!(asked.shares, Kind::shares(false));
+        assert_eq!(asked.shares, Kind::shares(false, false));
         let asked = read("--kind kill-0.2,three --count 300 --every 1 --volatile").expect("it is a good line");
         assert_eq!((asked.count, asked.shares), (Some(300), vec![(Kind::Kill02, 1), (Kind::Three, 1)]));
-        assert!(asked.is_patient && asked.is_volatile && !asked.with_networks);
+        assert!(asked.is_patient && asked.wanted.is_volatile && !asked.wanted.networks);
+        let asked = read("--disks --volatile").expect("it is a good line");
+        assert_eq!(asked.wanted, Wanted { networks: true, disks: true, is_volatile: true });
+        assert_eq!(asked.shares, Kind::shares(true, true));
         let asked = read("--networks").expect("it is a good line");
-        assert_eq!(asked.shares, Kind::shares(true));
+        assert_eq!(asked.shares, Kind::shares(true, false));
         assert!(asked.is_patient && read("--kind deaf --networks").is_ok());
     }
 
@@ -173,7 +189,8 @@ mod tests {
             ("--seed", "value is missing"),
             ("--count 0", "1 to 100000"),
             ("--kind killed", "kill-0, kill-0.2"),
-            ("--kind mute", "give that too"),
+            ("--kind mute", "--networks makes: give that too"),
+            ("--kind slow --networks", "--disks makes: give that too"),
             ("--loud", "--loud: not known"),
         ] {
             let error = read(line).expect_err(line);

@@ -3,8 +3,10 @@
 //! Promises: the processes end with the run; a node that ends unasked is told. Absent by design: any opinion on what the nodes say.
 
 use super::cuts::{Leader, Outcome, Plan, UnderWay};
+use super::disks;
 use super::machine::NODES;
 use super::nodes::{Node, Told};
+use super::run::Run;
 use super::site::{Mount, Site};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ pub struct Cluster<'a> {
     pub nodes: Vec<Node<'a>>,
     mounts: Vec<Mount<'a>>,
     cut: Option<UnderWay>,
+    harmed: Option<disks::UnderWay>,
 }
 
 /// The state of the nodes at one moment, by their positions.
@@ -98,7 +101,7 @@ impl<'a> Cluster<'a> {
         let mut nodes =
             (0..NODES).map(|number| Node::start(site, number)).collect::<Result<Vec<Node<'_>>, String>>()?;
         nodes.iter_mut().try_for_each(Node::becomes_ready)?;
-        Ok(Cluster { site, nodes, mounts: site.mounts()?, cut: None })
+        Ok(Cluster { site, nodes, mounts: site.mounts()?, cut: None, harmed: None })
     }
     /// The paths of its mounts.
     pub fn paths(&self) -> Vec<PathBuf> {
@@ -117,15 +120,15 @@ impl<'a> Cluster<'a> {
     pub fn in_words(&self) -> String {
         self.site.in_words()
     }
-    /// The nodes, if all are there, none is far behind, and nothing is cut.
+    /// The nodes, if all are there, none is far behind, nothing is cut, and all disks work.
     pub fn whole(&self) -> Option<Seats> {
         let run = self.nodes.iter().all(|node| node.told() == Told::Runs);
-        let seats = if run && self.cut.is_none() { self.seats().ok() } else { None };
+        let seats = if run && !self.is_harmed() { self.seats().ok() } else { None };
         seats.filter(|seats| seats.are_whole && seats.lag() <= LAG_MAX)
     }
-    /// True while a cut has no outcome yet.
-    pub fn is_cut(&self) -> bool {
-        self.cut.is_some()
+    /// True while a cut has no outcome yet, or a fault of disks is not over.
+    pub fn is_harmed(&self) -> bool {
+        self.cut.is_some() || self.harmed.is_some()
     }
     /// Begins a cut.
     pub fn begin_cut(&mut self, plan: Plan, seats: &Seats) -> Result<(), String> {
@@ -143,8 +146,25 @@ impl<'a> Cluster<'a> {
         }
         Ok(outcome)
     }
-    /// Lifts a cut that is left.
-    pub fn lift(&mut self) -> Result<(), String> {
+    /// Begins a fault of disks.
+    pub fn begin_disks(&mut self, plan: disks::Plan, run: &Run) -> Result<(), String> {
+        let disks = self.site.disks.as_ref().ok_or("a fault of disks needs --disks")?;
+        self.harmed = Some(disks::UnderWay::begin(plan, disks, run)?);
+        Ok(())
+    }
+    /// Goes on with a fault of disks.
+    pub fn tend_disks(&mut self, run: &Run) -> Result<(), String> {
+        let (Some(disks), Some(mut harmed)) = (&self.site.disks, self.harmed.take()) else { return Ok(()) };
+        if !harmed.tend(disks, run, &mut self.nodes)? {
+            self.harmed = Some(harmed);
+        }
+        Ok(())
+    }
+    /// Lifts a cut that is left, and has disks go on.
+    pub fn lift(&mut self, run: &Run) -> Result<(), String> {
+        if let (Some(disks), Some(harmed)) = (&self.site.disks, self.harmed.take()) {
+            harmed.end(disks, run, None)?;
+        }
         match (&self.site.network, self.cut.take()) {
             (Some(network), Some(mut cut)) => cut.lift(network),
             _ => Ok(()),
@@ -185,7 +205,6 @@ impl<'a> Cluster<'a> {
     }
     /// Ends it in order: the mounts, whose contents are written back, then the nodes.
     pub fn end(mut self) -> Result<(), String> {
-        self.lift()?;
         self.mounts.into_iter().try_for_each(|mount| mount.end(self.site.undo))?;
         self.nodes.iter().for_each(Node::ask_to_end);
         self.nodes.iter_mut().try_for_each(Node::end)

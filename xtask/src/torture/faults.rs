@@ -4,6 +4,7 @@
 
 use super::cluster::{Cluster, Seats};
 use super::cuts::{Outcome, Plan};
+use super::disks;
 use super::kinds::Kind;
 use super::machine::{CLIENTS, NAMES, NODES};
 use super::nodes::Told;
@@ -63,9 +64,13 @@ fn drawn(draw: &mut SplitMix, shares: &[(Kind, u64)]) -> Drawn {
         // Here some client waits for the lift.
         Kind::Split | Kind::Client => ms(1000, 8000),
         Kind::Flap => 6000,
+        Kind::Hang => ms(2000, 8000),
+        Kind::HangBoth => ms(500, 4000),
+        // Half of it without any fault, to compare with.
+        Kind::Slow => 10_000,
     };
     let (leads, turn) = (draw.below(100) < 60, draw.next() as usize);
-    let is_leader = leads || kind.needs_leader();
+    let is_leader = (leads || kind.needs_leader()) && !matches!(kind, Kind::HangBoth | Kind::Slow);
     Drawn { kind, time: Duration::from_millis(ms), is_leader, turn, with_clients: draw.below(2) == 0 }
 }
 
@@ -96,7 +101,7 @@ pub fn next(
     seats.others.retain(|at| cluster.nodes[*at].told() == Told::Runs);
     seats.leader = seats.leader.filter(|at| cluster.nodes[*at].told() == Told::Runs);
     let count = match drawn.kind {
-        Kind::Two => 2,
+        Kind::Two | Kind::HangBoth => 2,
         Kind::Three => 3,
         _ => 1,
     };
@@ -107,7 +112,7 @@ pub fn next(
         return Ok(None);
     }
     let at = run.now();
-    let told = done(cluster, drawn, &picked, &seats)?;
+    let told = done((run, cluster), drawn, &picked, &seats)?;
     // Back at once is at once.
     cluster.tend()?;
     let kind = if count == 1 && !seats.are_whole { Kind::Beside } else { drawn.kind };
@@ -119,9 +124,20 @@ pub fn next(
 }
 
 /// Does it to the nodes that were picked; the fault in words.
-fn done(cluster: &mut Cluster<'_>, drawn: Drawn, picked: &[usize], seats: &Seats) -> Result<String, String> {
+fn done(
+    (run, cluster): (&Run, &mut Cluster<'_>),
+    drawn: Drawn,
+    picked: &[usize],
+    seats: &Seats,
+) -> Result<String, String> {
     let Drawn { kind, time, turn, with_clients, .. } = drawn;
     let node = picked[0];
+    if kind.is_of_disks() {
+        let plan = disks::Plan { kind, nodes: picked.to_vec(), time };
+        let told = plan.told(&NAMES);
+        cluster.begin_disks(plan, run)?;
+        return Ok(told);
+    }
     if kind.is_of_networks() {
         let chosen = match kind {
             Kind::Split | Kind::Client => NODES + turn % CLIENTS,
@@ -160,7 +176,7 @@ mod tests {
     #[test]
     fn all_faults_are_drawn_as_often_as_is_told() {
         let mut draw = SplitMix(1);
-        let all: Vec<Drawn> = (0..10_000).map(|_| drawn(&mut draw, &Kind::shares(false))).collect();
+        let all: Vec<Drawn> = (0..10_000).map(|_| drawn(&mut draw, &Kind::shares(false, false))).collect();
         let share = |wanted: fn(&Drawn) -> bool| all.iter().filter(|drawn| wanted(drawn)).count() / 100;
         assert!((58..62).contains(&share(|drawn| drawn.kind.is_kill())));
         assert!((4..7).contains(&share(|drawn| drawn.kind == Kind::Three)));

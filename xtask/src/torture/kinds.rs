@@ -33,6 +33,12 @@ pub enum Kind {
     Client,
     /// One whose cable comes out and in.
     Flap,
+    /// One whose disk hangs.
+    Hang,
+    /// Both followers' disks hang, and then all three are killed.
+    HangBoth,
+    /// A follower whose disk is slow.
+    Slow,
     /// Any fault of one while another one was away.
     Beside,
 }
@@ -51,7 +57,7 @@ pub const KILLED: Goal = Goal { most: Duration::from_millis(3500), always: Durat
 pub const LEASE: Duration = Duration::from_millis(2200);
 
 impl Kind {
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Kill0,
         Kind::Kill02,
         Kind::Kill1,
@@ -68,6 +74,9 @@ impl Kind {
         Kind::Pair,
         Kind::Client,
         Kind::Flap,
+        Kind::Hang,
+        Kind::HangBoth,
+        Kind::Slow,
         Kind::Beside,
     ];
     /// Its word on the command line, its name in tables, and how often it is drawn.
@@ -89,6 +98,9 @@ impl Kind {
             Kind::Pair => ("pair", "leader cut off from one follower", 12),
             Kind::Client => ("client", "client cut off from the leader", 6),
             Kind::Flap => ("flap", "cable out and in for 6 s", 6),
+            Kind::Hang => ("hang", "disk hangs for 2 to 8 s", 20),
+            Kind::HangBoth => ("hang-both", "followers' disks hang, all killed", 8),
+            Kind::Slow => ("slow", "a follower's disk at 1 MB/s", 6),
             Kind::Beside => ("", "one while another was away", 0),
         }
     }
@@ -108,8 +120,10 @@ impl Kind {
         Kind::ALL.into_iter().filter(|kind| *kind != Kind::Beside)
     }
     /// All kinds that are drawn if none were asked for, each with its share of the sum of all.
-    pub fn shares(with_networks: bool) -> Vec<(Kind, u64)> {
-        Kind::drawn().filter(|kind| with_networks || !kind.is_of_networks()).map(|kind| (kind, kind.row().2)).collect()
+    pub fn shares(with_networks: bool, with_disks: bool) -> Vec<(Kind, u64)> {
+        let is_possible =
+            |kind: &Kind| (with_networks || !kind.is_of_networks()) && (with_disks || !kind.is_of_disks());
+        Kind::drawn().filter(is_possible).map(|kind| (kind, kind.row().2)).collect()
     }
     /// True if one node is killed.
     pub fn is_kill(self) -> bool {
@@ -118,6 +132,10 @@ impl Kind {
     /// True if it needs nodes with networks of their own.
     pub fn is_of_networks(self) -> bool {
         Kind::Cut <= self && self <= Kind::Flap
+    }
+    /// True if it needs nodes with disks of their own.
+    pub fn is_of_disks(self) -> bool {
+        Kind::Hang <= self && self <= Kind::Slow
     }
     /// True if it is done to the node that leads alone.
     pub fn needs_leader(self) -> bool {
@@ -135,8 +153,9 @@ impl Kind {
             Kind::Kill1 | Kind::Kill5 | Kind::Cut => Some(KILLED),
             Kind::Down => within(200),
             Kind::Alone | Kind::Deaf | Kind::Mute => within(10_000),
+            Kind::Hang => within(5000),
             Kind::Stop | Kind::Two | Kind::Three | Kind::Split | Kind::Pair | Kind::Client | Kind::Flap => None,
-            Kind::Beside => None,
+            Kind::HangBoth | Kind::Slow | Kind::Beside => None,
         }
     }
 }
@@ -152,8 +171,9 @@ mod tests {
         }
         assert_eq!((Kind::of(""), Kind::of("kill")), (None, None));
         assert!(Kind::words().starts_with("kill-0, kill-0.2, kill-1,"));
-        let share = |with| Kind::shares(with).iter().map(|(_, share)| share).sum::<u64>();
-        assert_eq!((share(false), share(true)), (100, 200));
+        let share = |with, disks| Kind::shares(with, disks).iter().map(|(_, share)| share).sum::<u64>();
+        assert_eq!((share(false, false), share(true, false), share(true, true)), (100, 200, 234));
         assert!(Kind::Deaf.is_of_networks() && !Kind::Three.is_of_networks() && !Kind::Beside.is_of_networks());
+        assert!(Kind::Slow.is_of_disks() && !Kind::Flap.is_of_disks() && !Kind::Beside.is_of_disks());
     }
 }

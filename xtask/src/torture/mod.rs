@@ -1,5 +1,5 @@
 //! `cargo xtask cluster-torture`: a cluster of three bricks and clients that check what they read, while its nodes are killed
-//! and stopped, and their networks cut.
+//! and stopped, their networks cut, and their disks held up.
 //!
 //! Promises: nothing that was answered may be lost, no client may get an error, and each call returns, or the command fails and keeps the
 //! directory; all is taken back otherwise. Absent by design: damage to the bricks themselves, and the loss of the machine.
@@ -8,6 +8,7 @@ mod asked;
 mod clients;
 mod cluster;
 mod cuts;
+mod disks;
 mod expected;
 mod faults;
 mod kinds;
@@ -87,7 +88,7 @@ fn removal(work: &Path) -> String {
 
 /// Tortures a cluster from its making to its end.
 fn tortured(asked: &Asked, undo: &Undo) -> Result<Report, String> {
-    let site = Site::new(&asked.sinter, &asked.work, (asked.with_networks, asked.is_volatile), undo)?;
+    let site = Site::new(&asked.sinter, &asked.work, asked.wanted, undo)?;
     let mut cluster = Cluster::start(&site)?;
     cluster.becomes_whole(WHOLE)?;
     let mount = &cluster.paths()[0];
@@ -186,7 +187,7 @@ fn with_clients(run: &Run, asked: &Asked, cluster: &mut Cluster<'_>) -> (Vec<Fau
             .collect();
         let faults = Turns::new(run, asked).done(cluster);
         run.end();
-        if let Err(how) = cluster.lift() {
+        if let Err(how) = cluster.lift(run) {
             run.wrong(how);
         }
         last_calls(run, cluster, || started.iter().filter(|client| !client.is_finished()).count());

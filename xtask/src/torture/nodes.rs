@@ -179,5 +179,7 @@ fn served<'a>(site: &'a Site<'a>, number: usize) -> Result<Process<'a>, String> 
     if site.is_volatile {
         command.env("SINTER_TEST_VOLATILE_CACHE", "1");
     }
-    Process::start(command, &site.log(NAMES[number]), site.undo)
+    let process = Process::start(command, &site.log(NAMES[number]), site.undo)?;
+    site.disks.iter().try_for_each(|disks| disks.serve(number, process.number()))?;
+    Ok(process)
 }

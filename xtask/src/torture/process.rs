@@ -66,6 +66,10 @@ impl<'a> Process<'a> {
         drop(read);
         String::from_utf8_lossy(&said).into_owned()
     }
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.child.id()
+    }
     /// Sends it a signal.
     pub fn signal(&self, name: &str) {
         let mut command = Command::new("kill");

@@ -16,6 +16,9 @@ pub struct Report {
     pub seen: Seen,
 }
 
+/// The goal for how much longer the slowest hundredth of syncs may take while a follower's disk is slow.
+const SLOW_RATIO: f64 = 1.3;
+
 /// The stall of each fault: the longest call in which it was the first fault, or which began between it and the next one. 0: none took
 /// long.
 fn stalls(faults: &[Fault], long: &[Call]) -> Vec<Duration> {
@@ -147,6 +150,11 @@ impl Report {
         rows.retain(|row| !row.stalls.is_empty());
         rows
     }
+    /// The 99% of syncs, in nanoseconds, before a follower's disk became slow and while it was.
+    fn slow(&self) -> Option<[u64; 2]> {
+        let [before, slow] = &self.seen.syncs;
+        (before.count > 0 && slow.count > 0).then(|| [before, slow].map(|syncs| syncs.quantile_ns(0.99)))
+    }
     /// The outcomes of cuts.
     fn leads(&self) -> Leads {
         let over = |fault: &Fault| fault.outcome.map(|outcome| (fault.kind, outcome));
@@ -179,6 +187,15 @@ impl Report {
         ];
         lines.extend(self.rows().iter().map(Row::line));
         lines.extend(self.leads().lines());
+        if let Some([before, slow]) = self.slow() {
+            let (ratio, ms) = (slow as f64 / before as f64, |ns: u64| ns as f64 / 1e6);
+            let judged = if ratio <= SLOW_RATIO { "met" } else { "MISSED" };
+            lines.push(format!(
+                "\n99% of syncs beside a follower's slow disk: {:.2} ms, {:.2} ms before: {ratio:.2} times   {SLOW_RATIO}: {judged}",
+                ms(slow),
+                ms(before)
+            ));
+        }
         lines.extend([String::new(), head("calls by kind", "calls")]);
         for (kind, durations) in &self.seen.durations {
             let of = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
@@ -217,6 +234,7 @@ impl Report {
             "calls": self.calls(),
             "stalls": self.rows().iter().map(Row::json).collect::<Vec<_>>(),
             "leads": self.leads().json(),
+            "syncs_us_p99_before_and_beside_slow_disk": self.slow().map(|syncs| syncs.map(|ns| ns / 1000)),
             "faults": each.collect::<Vec<_>>(),
             "calls_by_kind": calls.collect::<Vec<_>>(),
             "wrong": self.seen.wrong,

@@ -6,7 +6,7 @@ use runtime::random::SplitMix;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,18 @@ pub const LONG: Duration = Duration::from_millis(10);
 /// A call that takes longer counts as one that never returns. Longer than any fault, and the way back after it.
 pub const NEVER: Duration = Duration::from_secs(30);
 
+/// The kinds of calls that change the volume each time, and are answered when a majority has that.
+const CHANGES: [&str; 4] = ["create", "rename", "link", "unlink"];
+
+/// The phase of a run in which durations are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Other = 0,
+    /// The time before a follower's disk becomes slow, and that while it is.
+    Before = 1,
+    Slow = 2,
+}
+
 /// A run.
 pub struct Run {
     is_over: AtomicBool,
@@ -27,6 +39,10 @@ pub struct Run {
     /// The clients that have the lock of the counter, and the number that the last of them wrote.
     holders: AtomicU64,
     counted: AtomicU64,
+    /// The number of the phase.
+    phase: AtomicU8,
+    /// The nanosecond since which no change can be answered; `u64::MAX`: they can.
+    frozen_ns: AtomicU64,
     /// The call of each client that makes one, by the client's name.
     under_way: Mutex<BTreeMap<String, UnderWay>>,
     seen: Mutex<Seen>,
@@ -53,6 +69,8 @@ pub struct Seen {
     pub durations: BTreeMap<&'static str, Durations>,
     /// The calls that took long.
     pub long: Vec<Call>,
+    /// Durations of syncs before a follower's disk became slow, and while it was.
+    pub syncs: [Durations; 2],
 }
 
 impl Seen {
@@ -118,6 +136,8 @@ impl Run {
             longest_ns: AtomicU64::new(0),
             holders: AtomicU64::new(0),
             counted: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Other as u8),
+            frozen_ns: AtomicU64::new(u64::MAX),
             under_way: Mutex::default(),
             seen: Mutex::default(),
         }
@@ -125,6 +145,15 @@ impl Run {
     /// The time since its begin.
     pub fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+    /// Enters a phase.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::SeqCst);
+    }
+    /// Notes that no change can be answered from now on, or that they can again.
+    pub fn nothing_changes(&self, is_so: bool) {
+        let since_ns = if is_so { self.now().as_nanos() as u64 } else { u64::MAX };
+        self.frozen_ns.store(since_ns, Ordering::SeqCst);
     }
     /// True until its time is over, or something was found.
     pub fn goes_on(&self) -> bool {
@@ -200,12 +229,14 @@ pub struct Client<'a> {
     pub draw: SplitMix,
     durations: BTreeMap<&'static str, Durations>,
     long: Vec<Call>,
+    syncs: [Durations; 2],
 }
 
 impl<'a> Client<'a> {
     /// Makes a client of a mount, whose choices follow from a seed.
     pub fn new(run: &'a Run, name: String, mount: PathBuf, seed: u64) -> Client<'a> {
-        Client { run, name, mount, draw: SplitMix(seed), durations: BTreeMap::new(), long: Vec::new() }
+        let (durations, long, syncs) = Default::default();
+        Client { run, name, mount, draw: SplitMix(seed), durations, long, syncs }
     }
     /// A path in the volume.
     pub fn path(&self, name: &str) -> PathBuf {
@@ -226,11 +257,18 @@ impl<'a> Client<'a> {
         let began = self.run.now();
         let call = UnderWay { kind, path: path.to_path_buf(), began, is_told: false };
         self.run.under_way().insert(self.name.clone(), call);
+        let phase = self.run.phase.load(Ordering::SeqCst);
         let done = work();
         self.run.under_way().remove(&self.name);
         let took = self.run.now() - began;
         let ns = took.as_nanos() as u64;
         self.durations.entry(kind).or_default().add(ns);
+        if kind == "sync" && phase != 0 && phase == self.run.phase.load(Ordering::SeqCst) {
+            self.syncs[usize::from(phase) - 1].add(ns);
+        }
+        if CHANGES.contains(&kind) && began.as_nanos() as u64 > self.run.frozen_ns.load(Ordering::SeqCst) {
+            self.run.wrong(format!("{}: {kind} was answered while two of three disks hung", self.name));
+        }
         if took >= LONG {
             self.long.push(Call { kind, began, took });
         }
@@ -264,6 +302,7 @@ impl<'a> Client<'a> {
     pub fn end(self) {
         self.run.see(|seen| {
             seen.long.extend(self.long);
+            seen.syncs.iter_mut().zip(&self.syncs).for_each(|(all, own)| all.add_all(own));
             for (kind, durations) in self.durations {
                 seen.durations.entry(kind).or_default().add_all(&durations);
             }
@@ -299,6 +338,39 @@ mod tests {
         assert!(!run.goes_on() && !run.is_clean());
         assert_eq!(run.see(|seen| (seen.errors.len(), seen.durations["stat"].count)), (1, 2));
         assert!(run.see(|seen| seen.errors[0].starts_with("log-0: stat of /nowhere/log-0: ")));
+    }
+
+    #[test]
+    fn a_change_that_nobody_could_answer_is_a_finding() {
+        let run = Run::new();
+        let mut client = Client::new(&run, "names 0".to_string(), PathBuf::from("/nowhere"), 1);
+        let path = client.path("names");
+        run.nothing_changes(true);
+        client.call("sync", &path, || Ok(())).expect("it is no change");
+        run.nothing_changes(false);
+        client.call("link", &path, || Ok(())).expect("all disks work");
+        assert!(run.is_clean());
+        run.nothing_changes(true);
+        client.call("link", &path, || Ok(())).expect("it went well");
+        assert!(!run.is_clean());
+    }
+
+    #[test]
+    fn syncs_are_compared_within_their_phases() {
+        let run = Run::new();
+        let mut client = Client::new(&run, "log-0".to_string(), PathBuf::from("/nowhere"), 1);
+        let path = client.path("log-0");
+        for phase in [Phase::Other, Phase::Before, Phase::Slow, Phase::Slow] {
+            run.enter(phase);
+            client.call("sync", &path, || Ok(())).expect("it went well");
+        }
+        let over = || {
+            run.enter(Phase::Other);
+            Ok(())
+        };
+        client.call("sync", &path, over).expect("it went well");
+        client.end();
+        assert_eq!(run.see(|seen| seen.syncs.each_ref().map(|syncs| syncs.count)), [1, 2]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Promises: a site is made once, and its cluster can be ended and started again on it.
 
 use super::cluster::Seats;
+use super::disks::Disks;
 use super::machine::{CLIENTS, Machine, NAMES, NODES, Network, address, product};
 use super::process::{PATIENCE, Process};
 use crate::flash::ground::{make_directory, text, told, unmounted};
@@ -23,13 +24,25 @@ const CLUSTER: &str = "torture";
 /// Time for three machines to become a cluster.
 const FORMING: Duration = Duration::from_secs(60);
 
+/// The properties of a site.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Each node and client on a machine of its own.
+    pub networks: bool,
+    /// Each node's brick on a disk of its own; needs machines.
+    pub disks: bool,
+    /// Nodes keep what they have not flushed in their own memory, as drives do in theirs.
+    pub is_volatile: bool,
+}
+
 /// A site.
 pub struct Site<'a> {
     binary: &'a Path,
     work: &'a Path,
     /// None if all processes run on this machine.
     pub network: Option<Network>,
-    /// True if nodes keep what they have not flushed in their own memory, as drives do in theirs.
+    /// None if all bricks lie on the disk of the run's directory.
+    pub disks: Option<Disks<'a>>,
     pub is_volatile: bool,
     pub undo: &'a Undo,
 }
@@ -42,15 +55,12 @@ pub struct Mount<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// Makes the machines, if there are to be some, and the cluster's bricks.
-    pub fn new(
-        binary: &'a Path,
-        work: &'a Path,
-        (with_networks, is_volatile): (bool, bool),
-        undo: &'a Undo,
-    ) -> Result<Site<'a>, String> {
-        let network = if with_networks { Some(Network::new(undo)?) } else { None };
-        let site = Site { binary, work, network, is_volatile, undo };
+    /// Makes the machines and disks, if there are to be some, and the cluster's bricks.
+    pub fn new(binary: &'a Path, work: &'a Path, wanted: Wanted, undo: &'a Undo) -> Result<Site<'a>, String> {
+        // A machine has what is mounted when it is made.
+        let disks = if wanted.disks { Some(Disks::new(work, undo)?) } else { None };
+        let network = if wanted.networks { Some(Network::new(undo)?) } else { None };
+        let site = Site { binary, work, network, disks, is_volatile: wanted.is_volatile, undo };
         match &site.network {
             Some(network) => site.join(network)?,
             None => site.make()?,

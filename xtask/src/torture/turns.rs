@@ -1,6 +1,6 @@
 //! The turns of faults: when the next one is due, and what became of the last one.
 //!
-//! Promises: one cut at a time. Absent by design: the choice of the fault.
+//! Promises: one cut, or one fault of disks, at a time. Absent by design: the choice of the fault.
 
 use super::asked::Asked;
 use super::cluster::Cluster;
@@ -49,7 +49,7 @@ impl<'a> Turns<'a> {
     }
     /// True unless it is over; the last fault has its time too.
     fn go_on(&self, cluster: &Cluster<'_>) -> bool {
-        let is_enough = self.is_enough() && !cluster.is_cut() && self.run.now() >= self.due;
+        let is_enough = self.is_enough() && !cluster.is_harmed() && self.run.now() >= self.due;
         self.run.goes_on() && self.run.now() < self.asked.time && !is_enough && !self.run.notices_hung(NEVER)
     }
     fn is_enough(&self) -> bool {
@@ -59,8 +59,9 @@ impl<'a> Turns<'a> {
     fn turn(&mut self, cluster: &mut Cluster<'_>) -> Result<(), String> {
         cluster.tend()?;
         self.take_outcome(cluster)?;
+        cluster.tend_disks(self.run)?;
         let now = self.run.now();
-        if now < self.look || cluster.is_cut() || self.is_enough() {
+        if now < self.look || cluster.is_harmed() || self.is_enough() {
             return Ok(());
         }
         // Clients that wait since the last fault would never go on if the next one came as soon as the nodes are there.
