@@ -40,6 +40,7 @@ fn id(host: usize) -> PeerId {
 enum Seen {
     Connected(PeerId, u64),
     Disconnected(PeerId),
+    PulsesArrive(PeerId),
     Pulse(PeerId, Vec<u8>),
     /// A parcel has come: the sender's epoch, and the parcel's number there.
     Came(PeerId, u64, u64),
@@ -99,6 +100,9 @@ impl PeerService for Witness {
     }
     fn disconnected(&self, peer: PeerId) {
         self.note(Seen::Disconnected(peer));
+    }
+    fn pulses_arrive(&self, peer: PeerId) {
+        self.note(Seen::PulsesArrive(peer));
     }
     fn pulse(&self, peer: PeerId, body: &[u8]) {
         self.note(Seen::Pulse(peer, body.to_vec()));
@@ -245,7 +249,7 @@ fn check(brick: &Brick) {
                     assert!(is_next || (is_later && was_told), "{number} of epoch {epoch} after {before} of {of}");
                 }
             }
-            Seen::Pulse(..) | Seen::Sent(..) => {}
+            Seen::Pulse(..) | Seen::PulsesArrive(_) | Seen::Sent(..) => {}
         }
     }
 }
@@ -295,6 +299,23 @@ fn two(seed: u64) -> (Fleet, Arc<Hosts>, Brick, Brick) {
     let hosts = fleet.hosts().clone();
     let (one, other) = (Brick::boot(&hosts, 0, 2, 1), Brick::boot(&hosts, 1, 2, 1));
     (fleet, hosts, one, other)
+}
+
+#[test]
+fn a_pulse_arrives_as_soon_as_that_is_told() {
+    for seed in 0..20 {
+        let (mut fleet, hosts, one, other) = two(seed);
+        let clock = hosts.clock();
+        fleet.block_on(async {
+            until(&clock, "the connection of pulses", || {
+                one.witness.count(|seen| *seen == Seen::PulsesArrive(id(1))) > 0
+            })
+            .await;
+            one.peers.pulse(id(1), &[7]);
+            clock.sleep(1_000 * MS).await;
+        });
+        assert_eq!(other.witness.count(|seen| *seen == Seen::Pulse(id(0), vec![7])), 1, "seed {seed}");
+    }
 }
 
 #[test]

@@ -97,6 +97,8 @@ pub(crate) struct Replica {
     pub rebuilds: bool,
     /// The time at which this replica campaigns if nobody leads until then.
     pub campaigns_ns: Option<u64>,
+    /// Campaigns since somebody led.
+    pub campaigns: u32,
     /// Followers don't know the latest commit index.
     pub nudges: bool,
     /// Times that the state was built again.
@@ -156,6 +158,7 @@ impl Replica {
             voided: BTreeMap::new(),
             rebuilds: false,
             campaigns_ns: None,
+            campaigns: 0,
             nudges: false,
             included: applied.index,
             cut_at: BTreeMap::new(),
@@ -185,7 +188,7 @@ impl Replica {
         self.batch = old.batch;
         // Who waits for a record of its own term is told the same as before.
         self.voided = old.voided.clone();
-        (self.needs_heal, self.rebuilt, self.fed_by) = (old.needs_heal, old.rebuilt, old.fed_by);
+        (self.needs_heal, self.rebuilt) = (old.needs_heal, old.rebuilt);
     }
     /// The term in which this replica serves. Errors: `Elsewhere`.
     pub fn serves(&self) -> Result<Term> {
@@ -253,8 +256,14 @@ impl Replica {
             self.leads = Some((term, from));
         }
         let goes_on = self.serves == Some(term) && matches!(role, Role::Leader(_));
-        self.campaigns_ns = None;
+        if matches!(role, Role::Leader(_) | Role::Follower(Some(_))) {
+            self.campaigns_no_more();
+        }
         self.serves.is_some() && !goes_on
+    }
+    /// Somebody leads.
+    pub fn campaigns_no_more(&mut self) {
+        (self.campaigns_ns, self.campaigns) = (None, 0);
     }
 
     /// The tickets of batches up to this one are due: the latest of them.

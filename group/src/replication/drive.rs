@@ -2,7 +2,7 @@
 
 use super::Replication;
 use crate::replica::codec::{Pulse, Told, pulse_bytes, take_pulse, take_told};
-use crate::replica::{Stashed, garbled};
+use crate::replica::{Replica, Stashed, garbled};
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
 use base::{Index, Kind, Result, Sync};
@@ -17,8 +17,15 @@ use wire::tls::Credentials;
 
 /// The pause between looks at what is due: elections, and what followers were not told.
 const LOOK_NS: u64 = 20_000_000;
-/// The longest time by which a campaign is put off, so that replicas seldom ask for votes at the same time.
-const JITTER_NS: u64 = 150_000_000;
+/// The time that a replica leaves to each one that has a lower number: those that ask for votes at the same time get none. A vote
+/// takes a few milliseconds, twice, and a busy machine some more.
+const TURN_NS: u64 = 100_000_000;
+/// The longest time by which a campaign is put off besides.
+const JITTER_NS: u64 = 20_000_000;
+/// The time that a campaign has before the next one begins, and how often that is doubled: votes may have to wait for slow devices, and
+/// a campaign that begins too early ends the one before.
+const CAMPAIGN_NS: u64 = 300_000_000;
+const DOUBLED_MAX: u32 = 4;
 /// The time that a replica with missing blocks leaves to others before it campaigns: reads of these would wait.
 const HEALING_WAITS_NS: u64 = 5_000_000_000;
 /// The pause before a message that the brick had no room for is tried again.
@@ -121,15 +128,15 @@ impl Groups {
     }
 
     fn ask_for_support(&self, now: u64) {
-        let replication = self.replication();
+        self.replication().others.iter().for_each(|member| self.ask_brick(member.brick, now));
+    }
+
+    fn ask_brick(&self, brick: BrickId, now: u64) {
         // A log that has failed takes no records: its brick leads nothing (rules U4, P6).
-        if self.store().log.failed().is_some() {
-            return;
-        }
-        let oldest_write = self.oldest_write();
-        for member in &replication.others {
-            let ask = replication.supports.lock().ask(member.brick, oldest_write, now);
-            replication.pulse(member.brick, &Pulse::Ask(ask));
+        if self.store().log.failed().is_none() {
+            let replication = self.replication();
+            let ask = replication.supports.lock().ask(brick, self.oldest_write(), now);
+            replication.pulse(brick, &Pulse::Ask(ask));
         }
     }
 
@@ -160,7 +167,7 @@ impl Groups {
         }
         let patience_ns = if replica.heal.is_some() { HEALING_WAITS_NS } else { 0 };
         if !lacks {
-            replica.campaigns_ns = None;
+            replica.campaigns_no_more();
             if replica.order.is_leader() && (replica.nudges || !leads_alone) {
                 replica.nudges = false;
                 replica.order.nudge();
@@ -168,13 +175,24 @@ impl Groups {
             }
             return;
         }
-        let jitter = self.store().runtime.random.next_u64() % JITTER_NS;
-        let due = *replica.campaigns_ns.get_or_insert(now + jitter + patience_ns);
+        let jitter_ns = self.store().runtime.random.next_u64() % JITTER_NS;
+        let turn_ns = self.turn_of(replica) * TURN_NS + jitter_ns;
+        let due = *replica.campaigns_ns.get_or_insert(now + turn_ns + patience_ns);
         if now >= due {
-            replica.campaigns_ns = Some(now + 10 * JITTER_NS + jitter);
+            let campaign_ns = CAMPAIGN_NS << replica.campaigns.min(DOUBLED_MAX);
+            replica.campaigns_ns = Some(now + campaign_ns + turn_ns);
+            replica.campaigns += 1;
             self.at_this_moment(&mut state, |order, moment| order.campaign(moment));
             self.carry_out(&mut state);
         }
+    }
+
+    /// The number of other replicas whose turn to campaign comes before this one's: not of the last leader, which has just ended if there is an
+    /// election.
+    fn turn_of(&self, replica: &Replica) -> u64 {
+        let (own, leader) = (self.replication().me.replica, replica.order.leader());
+        let others = self.replication().others.iter().map(|member| member.replica);
+        others.filter(|other| *other < own && Some(*other) != leader).count() as u64
     }
 
     /// Connects to the other bricks of `addresses`, and listens for them. `trust`: None where nobody else can connect. Errors: those of
@@ -218,7 +236,12 @@ impl Groups {
                     replication.pulse(from, &Pulse::Answer(answer));
                 }
             }
-            Pulse::Answer(answer) => replication.supports.lock().answered(from, answer, now),
+            Pulse::Answer(answer) => {
+                let is_first = replication.supports.lock().answered(from, answer, now);
+                if is_first {
+                    self.ask_brick(from, now);
+                }
+            }
         }
         Ok(())
     }
@@ -350,6 +373,13 @@ impl PeerService for Groups {
         self.reconnected(BrickId(peer.0));
     }
     fn disconnected(&self, _peer: PeerId) {}
+    fn pulses_arrive(&self, peer: PeerId) {
+        // If this brick's process is new, the other one waits for the former one's promise to run out until it hears of that.
+        let brick = BrickId(peer.0);
+        if self.replication().member(brick).is_some() {
+            self.ask_brick(brick, self.store().runtime.clock.now_ns());
+        }
+    }
     fn pulse(&self, peer: PeerId, body: &[u8]) {
         // One that nobody says is worth no more than one that was lost.
         let _ = self.pulsed(BrickId(peer.0), body);

@@ -72,7 +72,7 @@ fn changes_survive_the_end_of_any_one_brick() {
 #[test]
 fn changes_survive_ways_that_break() {
     let faults = Faults { ends: false, cuts: true, all: false };
-    let rebuilt: u64 = (0..seeds(6)).map(|seed| through_faults(seed, options(), faults)).sum();
+    let rebuilt: u64 = (0..seeds(10)).map(|seed| through_faults(seed, options(), faults)).sum();
     assert!(rebuilt > 0, "no leader that was deposed had ordered anything void");
 }
 
@@ -145,7 +145,10 @@ async fn end_one(cluster: &Arc<Cluster>, rng: &mut SplitMix) {
         _ => rng.below(BRICKS as u64) as usize,
     };
     let image = cluster.stop(number, survival(rng));
-    cluster.hosts.clock().sleep(rng.below(4_000) * MS).await;
+    // Some are back before the others have missed them.
+    if !rng.one_in(3) {
+        cluster.hosts.clock().sleep(rng.below(4_000) * MS).await;
+    }
     cluster.start_again(number, image);
 }
 

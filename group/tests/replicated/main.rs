@@ -107,6 +107,33 @@ fn a_leader_without_its_lease_answers_no_read() {
     });
 }
 
+/// The milliseconds from the end of a leader that is started again at once until somebody serves.
+fn back_at_once(seed: u64) -> u64 {
+    let (mut fleet, cluster) = cluster(seed, options());
+    fleet.block_on(async {
+        let (client, ino) = with_file(&cluster).await;
+        append(&client, ino, &[1; 100]).await;
+        let clock = cluster.hosts.clock();
+        // All have been there for longer than a promise of their former processes could stand.
+        clock.sleep(3000 * rig::MS + seed % 400 * rig::MS).await;
+        let old = cluster.leader().expect("somebody leads");
+        let ended_ns = clock.now_ns();
+        let image = cluster.stop(old, None);
+        cluster.start_again(old, image);
+        until(&cluster.hosts, "somebody serves", || cluster.leader().is_some()).await;
+        (clock.now_ns() - ended_ns) / rig::MS
+    })
+}
+
+/// The others hear at once that the leader's process is a new one, whose promises are void.
+#[test]
+fn a_leader_that_is_back_at_once_is_missed_for_half_a_second_at_most() {
+    let mut times: Vec<u64> = (0..rig::seeds(40)).map(back_at_once).collect();
+    times.sort_unstable();
+    println!("milliseconds: {times:?}");
+    assert!(times.iter().all(|ms| *ms <= 500), "{times:?}");
+}
+
 /// A follower is away from a moment on at which all had all and a checkpoint came. The others go on, make more checkpoints, and are
 /// started again: they still have what it lacks.
 #[test]

@@ -201,10 +201,17 @@ impl Supports {
         let lately = |seen: Stamp| seen.epoch == self.epoch && now.saturating_sub(seen.at) < DEAF_NS;
         seen.is_some_and(lately) || seeded::active(Bug::SupportOneWay)
     }
-    /// An answer to a question of ours.
-    pub fn answered(&mut self, from: BrickId, answer: Answer, now: Nanos) {
+    /// An answer to a question of ours. True if it is the first one of its giver's process: no question before it can have been granted
+    /// (rule P5), so the next one need not wait.
+    pub fn answered(&mut self, from: BrickId, answer: Answer, now: Nanos) -> bool {
         let peer = self.peers.entry(from).or_default();
+        let is_first = peer.seen.is_none_or(|seen| seen.epoch < answer.answered.epoch);
         peer.seen = peer.seen.max(Some(answer.answered));
+        self.count(from, answer, now);
+        is_first
+    }
+    /// Counts the support that an answer grants.
+    fn count(&mut self, from: BrickId, answer: Answer, now: Nanos) {
         // Nobody answers what was not asked; who says so is not believed.
         let was_asked = answer.asked.epoch == self.epoch && answer.asked.at <= self.stamp;
         if !was_asked || answer.asked.at <= self.floor {
@@ -214,6 +221,7 @@ impl Supports {
         let spell = Spell { epoch: answer.answered.epoch, number };
         let asked = if seeded::active(Bug::LeaseFromAnswer) { now } else { answer.asked.at };
         let until = asked + COUNTED_NS;
+        let peer = self.peers.entry(from).or_default();
         let known = peer.had.filter(|had| had.spell >= spell);
         if known.is_none_or(|had| had.spell == spell && had.until < until) {
             peer.had = Some(Had { spell, until });

@@ -60,9 +60,11 @@ fn a_question_that_comes_late_or_of_an_earlier_process_changes_nothing() {
     let answer = a.asked(B, second.ask(A, None, 22 * S), 12 * S).expect("it is the latest");
     assert_eq!((answer.spell, a.given(B, 12 * S)), (None, None), "the process that had support is gone");
     assert_eq!(a.asked(B, b.ask(A, None, 23 * S), 13 * S), None);
+    // The first answer to a process grants nothing, so it asks again.
+    assert!(second.answered(A, answer, 22 * S) && !second.answered(A, answer, 22 * S));
     // An answer to the process before counts nothing for this one.
     let before = Answer { asked: early.asked, answered: answer.answered, spell: Some(9) };
-    second.answered(A, before, 22 * S);
+    assert!(!second.answered(A, before, 22 * S));
     assert_eq!(second.had(A, 22 * S), None);
 }
 

@@ -80,6 +80,8 @@ pub struct World {
     /// True while faults happen.
     pub is_stormy: bool,
     pub proposes: bool,
+    /// True if bricks ask for support as soon as they reach each other.
+    asks_at_once: bool,
 }
 
 impl World {
@@ -109,6 +111,7 @@ impl World {
             records: 0,
             is_stormy: true,
             proposes: true,
+            asks_at_once: seed.is_multiple_of(2),
         };
         (0..count).for_each(|host| world.start(host));
         world.at(world.now, Event::Propose);
@@ -149,8 +152,9 @@ impl World {
         match event {
             Event::Arrive { way, packet, generation, process } => self.arrive(way, packet, generation, process),
             Event::Connected { host, process, to } => {
-                let to = self.hosts[to].member.replica;
-                self.tell(host, process, |process, _| process.order.reconnected(to));
+                let replica = self.hosts[to].member.replica;
+                self.tell(host, process, |process, _| process.order.reconnected(replica));
+                self.ask_at_once(host, process, to);
             }
             Event::Written { host, process, number } => self.written(host, process, number),
             Event::Tick { host, process } => self.tick(host, process),
@@ -219,9 +223,32 @@ impl World {
                     self.send((way.1, way.0), Packet::Answer(answer));
                 }
             }
-            Packet::Answer(answer) => self.tell(host, number, |process, now| {
-                process.supports.answered(from.brick, answer, now);
-            }),
+            Packet::Answer(answer) => {
+                let mut is_first = false;
+                self.tell(host, number, |process, now| {
+                    is_first = process.supports.answered(from.brick, answer, now);
+                });
+                if is_first {
+                    self.ask_at_once(host, number, way.0);
+                }
+            }
+        }
+    }
+    /// A process asks without waiting for its time, in half of all worlds: nothing may depend on that.
+    fn ask_at_once(&mut self, host: usize, number: u64, to: usize) {
+        if self.asks_at_once {
+            self.ask(host, number, to);
+        }
+    }
+    /// A process asks another brick for support.
+    fn ask(&mut self, host: usize, number: u64, to: usize) {
+        let now = self.hosts[host].clock(self.now);
+        let oldest = self.hosts[host].disk.under_way.map(|write| self.hosts[host].clock(write.since));
+        let brick: BrickId = self.hosts[to].member.brick;
+        let process = self.hosts[host].process.as_mut().filter(|process| process.number == number);
+        if let Some(process) = process {
+            let ask = process.supports.ask(brick, oldest, now);
+            self.send((host, to), Packet::Ask(ask));
         }
     }
     pub fn send(&mut self, way: (usize, usize), packet: Packet) {
@@ -358,13 +385,8 @@ impl World {
         }
         let wait = self.hosts[host].true_time(ASK_EVERY_NS);
         self.after(wait, Event::Tick { host, process: number });
-        let now = self.hosts[host].clock(self.now);
-        let oldest = self.hosts[host].disk.under_way.map(|write| self.hosts[host].clock(write.since));
         for to in (0..self.hosts.len()).filter(|to| *to != host) {
-            let brick: BrickId = self.hosts[to].member.brick;
-            let process = self.hosts[host].process.as_mut().expect("it was there");
-            let ask = process.supports.ask(brick, oldest, now);
-            self.send((host, to), Packet::Ask(ask));
+            self.ask(host, number, to);
         }
         let has_lease = self.hosts[host].has_lease(self.now);
         self.tell(host, number, |process, now| {
@@ -378,6 +400,7 @@ impl World {
         });
         self.consider(host);
         self.truncate(host);
+        let now = self.hosts[host].clock(self.now);
         let process = self.hosts[host].process.as_ref().expect("it was there");
         let may_end = process.is_ending && process.supports.supports_nobody(now) && self.hosts[host].disk.is_clean();
         if may_end {

@@ -106,6 +106,8 @@ pub trait PeerService: Send + Sync + 'static {
     fn connected(&self, peer: PeerId, epoch: u64);
     /// Messages of both directions are lost until `connected` is told again; the last ones before may be.
     fn disconnected(&self, peer: PeerId);
+    /// Pulses to the peer arrive from now on, until their connection breaks.
+    fn pulses_arrive(&self, peer: PeerId);
     /// Takes a pulse, at once, whether the pair is connected or not.
     fn pulse(&self, peer: PeerId, body: &[u8]);
     /// Takes a message. The next one of the peer comes once the future has ended: while it waits, the peer's messages queue up there.

@@ -115,6 +115,9 @@ impl<S: PeerService> Peers<S> {
         if self.is_stopping() {
             return gone();
         }
+        if purpose == Purpose::Pulse {
+            self.service.pulses_arrive(peer.id);
+        }
         let ended = match reader.next().await {
             Ok(Some(came)) if came.header.kind == FrameKind::Refused => refused(reader.body()),
             Ok(Some(_)) => unexpected(),
