@@ -131,14 +131,24 @@ impl Drop for Stops<'_> {
 
 /// Runs clients without and beside something, in turns; the classes that it slows.
 fn slowed(what: &str, directory: &Path, mut begin: impl FnMut(), mut end: impl FnMut()) -> Vec<String> {
-    let mut seen: [Vec<Times>; 2] = Default::default();
-    for _ in 0..ROUNDS {
-        seen[0].push(clients(directory));
-        begin();
-        seen[1].push(clients(directory));
-        end();
-    }
-    above(what, &seen[0], &seen[1])
+    let series = || {
+        let mut seen: [Vec<Times>; 2] = Default::default();
+        for _ in 0..ROUNDS {
+            seen[0].push(clients(directory));
+            begin();
+            seen[1].push(clients(directory));
+            end();
+        }
+        above(what, &seen[0], &seen[1])
+    };
+    twice(series)
+}
+
+/// The classes that are slowed in a series, and in the next one too. A series takes a few seconds, in which a shared machine may give the
+/// whole disk to somebody else.
+fn twice(mut series: impl FnMut() -> Vec<String>) -> Vec<String> {
+    let first = series();
+    if first.is_empty() { first } else { series() }
 }
 
 /// The classes whose median of the rounds' percentiles is above the bound.
@@ -352,10 +362,7 @@ fn clients_hardly_notice_the_cleaner() {
         assert!(free(&home) >= FLOOR_BYTES, "{}", free(&home));
         above("cleaner", &without, &beside)
     };
-    // A series takes a few seconds, in which a shared machine may give the whole disk to somebody else: what the cleaner does to its
-    // clients, it does in the next series too.
-    let first = series();
-    let above = if first.is_empty() { first } else { series() };
+    let above = twice(series);
     assert!(above.is_empty(), "{above:?}");
     await_that("cleaning", || status(&home)["cleaner"].as_str().is_some_and(|state| state.contains("rests")));
     daemon.terminate();
