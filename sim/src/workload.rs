@@ -8,7 +8,6 @@ use crate::world::{CORES_MAX, SEGMENTS_AMPLE, Served, context, volume_name};
 use base::limits::XATTR_VALUE_BYTES_MAX;
 use base::{At, FileKind, Ino, Kind, Name, Op, RequestId, Room, Seek, SessionId, SetAttr, SetHow, Sync, VolumeId};
 use group::Answer;
-use layer::Call;
 use runtime::random::SplitMix;
 use runtime::tasks::both;
 use runtime::{Event, Runtime};
@@ -413,7 +412,7 @@ impl Client {
         };
         let volume = if matches!(op, Op::VolumeCreate { .. }) { VolumeId(0) } else { volume };
         let context = context(volume, key);
-        let answer = self.served.stack.call(&context, Call { op, data }).await;
+        let answer = self.served.call(&context, op, data).await;
         let now_ns = self.runtime.clock.now_ns();
         self.shared.state().history.answer(call, now_ns, &answer);
         answer

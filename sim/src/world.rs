@@ -3,12 +3,13 @@
 use crate::index::CrashIndex;
 use crate::workload::Profile;
 use base::limits::SEGMENT_BYTES_MIN;
-use base::{Name, Result, VolumeId};
-use group::{Context, Groups, Options};
-use layer::Stack;
+use base::{Name, Op, Result, VolumeId};
+use group::{Answer, Context, Groups, Options};
+use layer::{Call, Stack};
 use runtime::random::SplitMix;
 use runtime::sim::{DiskImage, Setup, Survival, World};
-use runtime::{Runtime, Slabs, Span, Stamp};
+use runtime::{Buf, Runtime, Slabs, Span, Stamp};
+use std::pin::Pin;
 use std::sync::Arc;
 use store::device::Foreign;
 use store::format::label::SEGMENTS_AT;
@@ -99,8 +100,27 @@ pub const CORES_MAX: usize = 3;
 /// Segments of a brick that is never full: enough for all lives of a seed without a cleaner.
 pub const SEGMENTS_AMPLE: u64 = 512;
 
+/// A future of known type: the compiler makes an unknown one's code anew in each program that awaits it, and the whole brick's takes it a
+/// minute.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+impl Served {
+    /// Performs an operation.
+    pub fn call<'a>(&'a self, context: &'a Context, op: Op, data: Option<Buf>) -> Boxed<'a, Result<Answer>> {
+        Box::pin(self.stack.call(context, Call { op, data }))
+    }
+    /// Makes a checkpoint.
+    pub fn checkpoint(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(self.groups.checkpoint())
+    }
+    /// Closes the groups.
+    pub fn close(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(self.groups.close())
+    }
+}
+
 /// Formats the empty disk or device: segments as small as they may be.
-pub async fn format(runtime: &Runtime, profile: &Profile) -> Result<()> {
+pub fn format<'a>(runtime: &'a Runtime, profile: &'a Profile) -> Boxed<'a, Result<()>> {
     let options = FormatOptions {
         size_bytes: Some(profile.segments * SEGMENT_BYTES_MIN),
         segment_bytes: SEGMENT_BYTES_MIN,
@@ -109,15 +129,17 @@ pub async fn format(runtime: &Runtime, profile: &Profile) -> Result<()> {
         device: profile.device.then_some(Foreign::Keep),
         further: profile.further().map(|(tier, _)| (tier, Foreign::Keep)).collect(),
     };
-    store::format_brick(runtime, options, async || Ok(())).await.map(drop)
+    Box::pin(async { store::format_brick(runtime, options, async || Ok(())).await.map(drop) })
 }
 
 /// Starts the brick's daemon.
-pub async fn serve(runtime: Runtime, index: Arc<CrashIndex>, options: Options) -> Result<Served> {
-    let opening = Opening::read(runtime, index, true).await?;
-    let (groups, replay) = Groups::open(opening, options).await?;
-    let stack = Arc::new(Stack::new(groups.clone(), &[], &base::Limits::NONE));
-    Ok(Served { groups, stack, replay, options })
+pub fn serve(runtime: Runtime, index: Arc<CrashIndex>, options: Options) -> Boxed<'static, Result<Served>> {
+    Box::pin(async move {
+        let opening = Opening::read(runtime, index, true).await?;
+        let (groups, replay) = Groups::open(opening, options).await?;
+        let stack = Arc::new(Stack::new(groups.clone(), &[], &base::Limits::NONE));
+        Ok(Served { groups, stack, replay, options })
+    })
 }
 
 /// The context of a request.

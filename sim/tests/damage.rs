@@ -6,7 +6,6 @@ use base::{
     At, FileKind, Ino, Kind, Name, Op, Reply, RequestId, Result, Room, SegmentId, SessionId, SetAttr, SetHow, Sync,
 };
 use group::Options;
-use layer::Call;
 use runtime::Slabs;
 use runtime::random::SplitMix;
 use runtime::sim::Survival;
@@ -77,7 +76,7 @@ impl Client<'_> {
             payload(key, &mut buffer);
             data = Some(buffer);
         }
-        let answer = self.served.stack.call(&context(volume, key), Call { op, data }).await?;
+        let answer = self.served.call(&context(volume, key), op, data).await?;
         match (answer.reply, answer.data) {
             (Reply::Data { .. }, Some(data)) => Ok(Reply::Target(data.to_vec().into())),
             (reply, _) => Ok(reply),
@@ -134,12 +133,12 @@ async fn fill(served: &Served) {
     let room = Op::Allocate { ino: small, offset: 100_000, length: 400_000, keep_size: true, room: Room::Promised };
     client.done(room).await;
     client.done(Op::SyncAll).await;
-    served.groups.checkpoint().await.expect("a healthy brick checkpoints");
+    served.checkpoint().await.expect("a healthy brick checkpoints");
     // An orphan, and what is left to free of a file that was cut.
     client.file(root, "open").await;
     client.done(Op::Unlink { parent: root, name: name("open") }).await;
     client.done(Op::SetAttr { ino: cut, set: SetAttr { size: Some(10), ..SetAttr::default() }.into() }).await;
-    served.groups.checkpoint().await.expect("a healthy brick checkpoints");
+    served.checkpoint().await.expect("a healthy brick checkpoints");
     let after = client.file(dir, "after").await;
     for part in 0..6 {
         client.write(after, part * 6000, 6000, Sync::Data).await;
@@ -321,8 +320,8 @@ async fn stir(served: &Served, expected: &Found) {
         }
     }
     let _ = client.ask(Op::SyncAll, 0).await;
-    let _ = served.groups.checkpoint().await;
-    let _ = served.groups.checkpoint().await;
+    let _ = served.checkpoint().await;
+    let _ = served.checkpoint().await;
 }
 
 /// The offline check's findings: that something is wrong, and that a start refuses the brick.
@@ -347,7 +346,7 @@ fn outcome(machine: &mut Machine, expected: &Found) -> std::result::Result<bool,
         reported |= compare(&served, expected).await?;
         stir(&served, expected).await;
         // Where something can't be read a last checkpoint may fail.
-        let _ = served.groups.close().await;
+        let _ = served.close().await;
         Ok(reported)
     })
 }

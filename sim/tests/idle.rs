@@ -4,7 +4,6 @@
 mod counting;
 
 use base::{Ino, Name, Op, Reply, RequestId, SessionId, VolumeId};
-use layer::Call;
 use runtime::random::SplitMix;
 use sim::small::OPTIONS;
 use sim::workload::{Focus, Profile};
@@ -34,7 +33,7 @@ struct Idle {
 /// Makes something in a volume; its inode, and for a volume its number.
 async fn make(served: &Served, volume: VolumeId, request: u64, op: Op) -> (VolumeId, Ino) {
     let context = context(volume, (SessionId(1), RequestId(request)));
-    match served.stack.call(&context, Call { op, data: None }).await.map(|answer| answer.reply) {
+    match served.call(&context, op, None).await.map(|answer| answer.reply) {
         Ok(Reply::Attr(attr)) => (volume, attr.ino),
         Ok(Reply::Volume(volume)) => (volume.id, volume.root),
         other => panic!("a healthy brick makes files: {other:?}"),
@@ -51,7 +50,7 @@ async fn fill(served: &Served) {
         let (_, parent) = make(served, volume, 2 + 2 * number, directory).await;
         make(served, volume, 3 + 2 * number, Op::Create { parent, name: name(0), mode: 0o644, exclusive: true }).await;
     }
-    served.groups.checkpoint().await.expect("a healthy brick checkpoints");
+    served.checkpoint().await.expect("a healthy brick checkpoints");
 }
 
 /// A brick with so many groups; `used`: all of them have been used since the start.

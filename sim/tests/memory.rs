@@ -2,7 +2,6 @@
 
 use base::{At, Name, Op, Reply, RequestId, SessionId, Sync, VolumeId};
 use group::Options;
-use layer::Call;
 use runtime::random::SplitMix;
 use runtime::tasks::Local;
 use runtime::{Event, Runtime};
@@ -34,7 +33,7 @@ async fn ask(served: &Served, seen: &Seen, key: (u64, u64), op: Op, length: usiz
     let data = (length > 0).then(|| served.groups.store().runtime.buffer(length).expect("slabs are not bounded here"));
     let cost = memory::cost(&op, length as u32);
     let context = context(volume, (SessionId(key.0), RequestId(key.1)));
-    let answer = served.stack.call(&context, Call { op, data }).await.expect("a healthy brick");
+    let answer = served.call(&context, op, data).await.expect("a healthy brick");
     seen.overlay.fetch_max(served.groups.overlay_bytes(), Ordering::Relaxed);
     if let Err(what) = memory::check(served, CLIENTS, cost) {
         seen.broken.lock().expect("no panic while held").get_or_insert(what);
@@ -77,7 +76,7 @@ fn run(options: Options, work: (u64, usize)) -> u64 {
             seen.ended.after(ticket).await;
         }
         assert_eq!(*seen.broken.lock().expect("no panic while held"), None);
-        served.groups.close().await.expect("a healthy brick closes");
+        served.close().await.expect("a healthy brick closes");
         seen.overlay.load(Ordering::Relaxed)
     })
 }

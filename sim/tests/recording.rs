@@ -4,7 +4,6 @@
 use base::{
     At, Ino, Name, Op, Reply, RequestId, Result, Room, Seek, SessionId, SetAttr, SetHow, SetTime, Sync, VolumeId,
 };
-use layer::Call;
 use recording::plan::{Label, NodeId, Place, Plan, Step, Way};
 use recording::{Begin, Deed, End, Entry, FileShape, Flags, Inode, Operation, Writer, read};
 use runtime::Runtime;
@@ -39,7 +38,7 @@ impl Replaying {
             data.fill(self.request.get() as u8);
             data
         });
-        self.served.stack.call(&context, Call { op, data }).await.map(|answer| answer.reply)
+        self.served.call(&context, op, data).await.map(|answer| answer.reply)
     }
     async fn made(&self, op: Op) -> Ino {
         match self.call(op, None).await {
@@ -209,7 +208,7 @@ fn replay(file: &[u8], seed: u64) -> (usize, usize, Vec<Option<u64>>) {
         for step in plan.steps.iter().filter(|step| step.way != Way::LeftOut) {
             otherwise += usize::from(!replaying.step(step).await);
         }
-        replaying.served.groups.checkpoint().await.expect("a healthy brick checkpoints");
+        replaying.served.checkpoint().await.expect("a healthy brick checkpoints");
         let mut sizes = Vec::new();
         for ino in replaying.inos.iter().flatten() {
             let told = replaying.call(Op::GetAttr { ino: *ino }, None).await;

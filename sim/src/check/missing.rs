@@ -7,7 +7,6 @@ use crate::model::Model;
 use crate::world::{Served, context, serve};
 use base::{At, FileKind, Ino, Kind, Name, Op, Reply, RequestId, SessionId, Sync, VolumeId};
 use group::{Answer, Options};
-use layer::Call;
 use runtime::Runtime;
 use runtime::random::SplitMix;
 use std::collections::BTreeMap;
@@ -42,7 +41,7 @@ impl Client<'_> {
             }
         };
         let context = context(self.volume, (SessionId(u64::MAX - 1), RequestId(self.requests)));
-        self.served.stack.call(&context, Call { op, data }).await
+        self.served.call(&context, op, data).await
     }
 }
 

@@ -6,7 +6,6 @@ use base::{
     Attr, DirEntry, Error, FileKind, Ino, Inode, Kind, Name, Op, Reply, RequestId, Result, SessionId, VolumeId, Xattrs,
 };
 use group::{Answer, Context};
-use layer::Call;
 use std::collections::BTreeMap;
 
 /// Bytes per read: several per file, so that runs, holes and edges meet in all ways.
@@ -35,7 +34,7 @@ impl Reader<'_> {
         // The checker leaves no traces.
         let context =
             Context { noatime: true, unkept: false, ..context(self.volume, (SessionId(u64::MAX), RequestId(1))) };
-        self.served.stack.call(&context, Call { op, data: None }).await.map_err(|error| error.with(what))
+        self.served.call(&context, op, None).await.map_err(|error| error.with(what))
     }
     async fn attributes(&self, ino: Ino) -> Result<Attr> {
         match self.ask(Op::GetAttr { ino }).await?.reply {

@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 
 /// The program: an example of this package.
 const PACKAGE: &str = "sim";
+/// The product's package, which has a feature of the name below too.
+const PRODUCT: &str = "node";
 const EXAMPLE: &str = "operations";
 /// The feature with which nothing is observed.
 const UNOBSERVED: &str = "unobserved";
@@ -60,12 +62,16 @@ pub fn measure(observed: bool) -> Result<Measured, String> {
 fn build(observed: bool) -> Result<PathBuf, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--release", "--locked", "--quiet", "--message-format=json-render-diagnostics"]);
-    command.args(["-p", PACKAGE, "--example", EXAMPLE]).current_dir(root());
+    // A build script of a foreign package is run again if these differ, and all above that package is compiled again.
+    let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
+        command.env_remove(name);
+    }
+    // Asked for alone, it would get other features of foreign packages, and all that the product's build has would be compiled again.
+    command.args(["-p", PRODUCT, "-p", PACKAGE, "--example", EXAMPLE]).current_dir(root());
     if !observed {
         command.args(["--features", UNOBSERVED]);
     }
-    // In one unit: otherwise what is inlined depends on how a package is divided, which each change and each directory moves.
-    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
     let output = output(&mut command)?;
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).find_map(executable);
