@@ -3,8 +3,8 @@
 use sim::campaign;
 use sim::workload::Focus;
 
-/// About 80 s on two cores, with all checkers.
-const SEEDS: u64 = 3000;
+/// About 60 s on two cores, with all checkers.
+const SEEDS: u64 = 1800;
 
 #[test]
 fn every_promise_holds_for_the_seeds_of_the_day() {
