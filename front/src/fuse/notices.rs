@@ -126,15 +126,15 @@ impl Notices {
         let _wait = Waiting(&self.waiting);
         let bounded = |longest_ns| if is_crowded { CROWDED_WAIT_NS } else { longest_ns };
         match why {
-            Why::Stale => self.is_set(&notice.done, bounded(WAIT_NS)).await,
+            Why::Stale => self.waits_for(&notice.done, bounded(WAIT_NS)).await,
             Why::Held => {
-                self.is_set(&notice.begun, bounded(BEGIN_WAIT_NS)).await
-                    && self.is_set(&notice.done, HELD_WAIT_NS).await
+                self.waits_for(&notice.begun, bounded(BEGIN_WAIT_NS)).await
+                    && self.waits_for(&notice.done, HELD_WAIT_NS).await
             }
         }
     }
     /// Waits until a notice is as far as `flag` says. False if it was not within that time.
-    async fn is_set(&self, flag: &AtomicBool, longest_ns: u64) -> bool {
+    async fn waits_for(&self, flag: &AtomicBool, longest_ns: u64) -> bool {
         let mut over = self.clock.sleep(longest_ns);
         loop {
             let ticket = self.told.event.ticket();

@@ -7,6 +7,9 @@ use std::process::Command;
 
 const GIB: u64 = 1 << 30;
 
+/// The control groups of block I/O, of version 1.
+pub const DEVICE_GROUPS: &str = "/sys/fs/cgroup/blkio";
+
 /// The directories of a run.
 pub struct Ground {
     /// The directory on the host's file system.
@@ -68,6 +71,25 @@ pub fn looped(file: &Path) -> Result<String, String> {
     }
     told("losetup", &["--detach", &device])?;
     Err(format!("{device} refuses direct I/O on {}: take a directory on another disk", file.display()))
+}
+
+/// Makes an XFS on a file, by a loop device, and mounts it; the device. All is undone at the end of the run.
+pub fn mounted_xfs(image: &Path, mount: &Path, undo: &Undo) -> Result<String, String> {
+    let device = looped(image)?;
+    undo.add(&format!("losetup -d {device}"))?;
+    // Without discarding, which would give the image's blocks back.
+    told("mkfs.xfs", &["-q", "-K", &device])?;
+    make_directory(mount)?;
+    told("mount", &["-t", "xfs", &device, text(mount)])?;
+    undo.add(&unmounted(mount))?;
+    Ok(device)
+}
+
+/// The major and minor number of a device, as control groups name it.
+pub fn device_number(device: &str) -> Result<String, String> {
+    let path = device.replace("/dev/", "/sys/class/block/") + "/dev";
+    let number = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    Ok(number.trim().to_string())
 }
 
 /// Numbers of loop devices whose queues the workshop changes: what is set stays until the machine ends, whatever file comes
@@ -188,14 +210,8 @@ impl Ground {
                 println!("disk image: {} of {gib} GiB written", at + 1);
             }
         }
-        let device = looped(&image)?;
-        undo.add(&format!("losetup -d {device}"))?;
-        // Without discarding, which would give the image's blocks back.
-        told("mkfs.xfs", &["-q", "-K", &device])?;
         let mount = self.root.join("xfs");
-        std::fs::create_dir(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
-        told("mount", &["-t", "xfs", &device, text(&mount)])?;
-        undo.add(&unmounted(&mount))?;
+        let device = mounted_xfs(&image, &mount, undo)?;
         self.below.set((mount, device)).expect("there is one XFS");
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::kinds::Kind;
 use super::machine::{NAMES, NODES};
 use super::nodes::Node;
 use super::run::{Phase, Run};
-use crate::flash::ground::{looped, make_directory, text, told, unmounted};
+use crate::flash::ground::{DEVICE_GROUPS, device_number, mounted_xfs, text, told};
 use crate::flash::undo::{Undo, quoted};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 const SIZE: &str = "5G";
 /// Bytes that a slow disk writes in a second.
 const SLOW: u64 = 1_000_000;
-/// The control groups of devices, of version 1.
-const GROUPS: &str = "/sys/fs/cgroup/blkio";
 /// Time after which nodes are there again that were killed while disks hung.
 const BACK: Duration = Duration::from_secs(1);
 
@@ -36,14 +34,8 @@ impl<'a> Disk<'a> {
         let name = NAMES[node];
         let (image, mount) = (work.join(format!("{name}.disk")), work.join(name));
         told("truncate", &["-s", SIZE, text(&image)])?;
-        let device = looped(&image)?;
-        undo.add(&format!("losetup -d {device}"))?;
-        told("mkfs.xfs", &["-q", &device])?;
-        make_directory(&mount)?;
-        told("mount", &["-t", "xfs", &device, text(&mount)])?;
-        undo.add(&unmounted(&mount))?;
-        let number = told("lsblk", &["--noheadings", "--output", "MAJ:MIN", &device])?.trim().to_string();
-        let group = format!("{GROUPS}/sinter-torture-{name}");
+        let number = device_number(&mounted_xfs(&image, &mount, undo)?)?;
+        let group = format!("{DEVICE_GROUPS}/sinter-torture-{name}");
         let made = std::fs::create_dir(&group);
         made.map_err(|error| format!("{group}: {error}; this takes control groups of version 1"))?;
         undo.add(&format!("rmdir {group}"))?;

@@ -2,7 +2,7 @@
 
 use super::process::Running;
 use super::slow_disk::{self, Delays};
-use crate::flash::ground::{Ground, looped_apart, text, told, unmounted};
+use crate::flash::ground::{Ground, device_number, looped_apart, text, told, unmounted};
 use crate::flash::undo::Undo;
 use crate::served;
 use std::path::PathBuf;
@@ -65,9 +65,7 @@ impl Disk {
     }
     /// Its number, as control groups name it.
     pub fn number(&self) -> Result<String, String> {
-        let path = self.device.replace("/dev/", "/sys/class/block/") + "/dev";
-        let number = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-        Ok(number.trim().to_string())
+        device_number(&self.device)
     }
     /// Reads that it has answered so far.
     pub fn reads(&self) -> Result<u64, String> {

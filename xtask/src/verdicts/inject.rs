@@ -5,7 +5,7 @@ use super::cause::Injection;
 use super::disk::Disk;
 use super::load::{Load, READ};
 use super::process::Running;
-use crate::flash::ground::{text, told};
+use crate::flash::ground::{DEVICE_GROUPS, text, told};
 use crate::flash::undo::Undo;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// The argument that makes this program a hog.
 pub const HOG: &str = "--hog";
-/// The control group of version 1 that limits I/O.
-const GROUPS: &str = "/sys/fs/cgroup/blkio";
 /// Seconds for which the rate is counted before it is limited.
 const COUNT: Duration = Duration::from_secs(2);
 
@@ -114,7 +112,7 @@ impl World<'_> {
     }
     /// Holds the daemon's requests back, by a control group; the shell command that ends this.
     fn throttle(&self, percent: u64) -> Result<String, String> {
-        let group = format!("{GROUPS}/sinter-{}", self.brick.process());
+        let group = format!("{DEVICE_GROUPS}/sinter-{}", self.brick.process());
         let wrong =
             |path: &str, error: std::io::Error| format!("{path}: {error}; this takes control groups of version 1");
         let disk = self.disk()?;
@@ -122,7 +120,8 @@ impl World<'_> {
         std::thread::sleep(COUNT);
         let rate = (disk.reads()? - before) / COUNT.as_secs();
         std::fs::create_dir(&group).map_err(|error| wrong(&group, error))?;
-        let moved_back = format!("for p in $(cat {group}/cgroup.procs); do echo $p >{GROUPS}/cgroup.procs; done");
+        let moved_back =
+            format!("for p in $(cat {group}/cgroup.procs); do echo $p >{DEVICE_GROUPS}/cgroup.procs; done");
         let how = format!("{moved_back}; rmdir {group}");
         self.undo.add(&how)?;
         let limit = format!("{} {}", disk.number()?, (rate * percent / 100).max(1));
