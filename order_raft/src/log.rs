@@ -96,6 +96,10 @@ impl Log {
     pub fn forget_wanted(&mut self) {
         *self.wanted.get_mut() = Wanted::default();
     }
+    /// True if the caller is reading what comes from this index on.
+    pub fn is_reading(&self, first: u64) -> bool {
+        self.wanted.borrow().reading.contains(&first)
+    }
     /// Ranges of records whose shadows the caller is to read, and followers that seem to need older ones.
     pub fn take_wanted(&mut self) -> (Vec<(Index, Index)>, Vec<ReplicaId>) {
         let wanted = self.wanted.get_mut();

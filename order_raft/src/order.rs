@@ -210,10 +210,17 @@ impl Order {
         let to = self.others[at].replica;
         self.send_more(to);
         self.collect();
-        // Nothing more is under way, so what is still lacking was ignored: a follower takes neither records nor the commit index from an
-        // append that begins before what it knows to be committed, as one does that was asked anew while messages to it were late.
+        // Nothing more is under way, nor about to be once it is read, so what is still lacking was ignored: a follower takes neither records
+        // nor the commit index from an append that begins before what it knows to be committed, as one does that was asked anew while
+        // messages to it were late.
+        let next = self.raw.raft.prs().get(to.0).map(|progress| progress.next_idx);
+        let waits_for_read = next.is_some_and(|next| self.raw.store().is_reading(next));
         let (sent, told) = self.heard(at).sent;
-        if self.is_leader() && answered == sent && (self.matched(to) < self.last().index || commit < told) {
+        if self.is_leader()
+            && !waits_for_read
+            && answered == sent
+            && (self.matched(to) < self.last().index || commit < told)
+        {
             self.reconnected(to);
             self.collect();
         }
@@ -359,8 +366,10 @@ impl Order {
         let progress = self.raw.raft.prs().iter();
         let waiting = progress.filter(|(_, progress)| (first.0..end).contains(&progress.next_idx));
         let waiting: Vec<u64> = waiting.map(|(id, _)| *id).filter(|id| *id != self.me.replica.0).collect();
-        waiting.into_iter().for_each(|id| self.raw.raft.send_append(id));
+        waiting.iter().for_each(|id| self.raw.raft.send_append(*id));
         self.raw.mut_store().forget_found();
+        // The next ones have to be read, too: who waited for the answer to these would lack what is ordered meanwhile.
+        waiting.into_iter().for_each(|id| self.send_more(ReplicaId(id)));
     }
     /// The log no longer keeps what is before `first`, which is committed, and durable here: a follower that needs it must heal.
     pub fn keep_from(&mut self, first: Index) {

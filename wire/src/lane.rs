@@ -23,7 +23,7 @@ const ENCRYPTED_BYTES: usize = 256 << 10;
 const LAID_BYTES: usize = 64 << 10;
 /// Largest number of payloads of one send: with the headers between them they stay below what one system call takes.
 const PAYLOADS_MAX: usize = 256;
-/// Queued bytes above which `Outbox::room` waits.
+/// Bytes, queued or being sent, from which on `Outbox::room` waits.
 const QUEUED_BYTES_MAX: usize = 16 << 20;
 
 /// Frames that wait to be sent.
@@ -95,13 +95,13 @@ impl Outbox {
         }
         true
     }
-    /// Waits while more is queued than a peer that reads would leave there, or until the outbox is closed.
+    /// Waits while more is queued or being sent than a peer that reads would leave there, or until the outbox is closed.
     pub async fn room(&self) {
         loop {
             let ticket = self.went.ticket();
             {
                 let queued = self.queued.lock();
-                if queued.len() < QUEUED_BYTES_MAX || queued.is_closed {
+                if queued.len() + queued.under_way < QUEUED_BYTES_MAX || queued.is_closed {
                     return;
                 }
             }
@@ -124,13 +124,16 @@ impl Outbox {
     }
     /// Takes the first of what is queued; nothing while the two ends don't know each other. None once the outbox is closed.
     async fn take(&self, cipher: Option<&Cipher>) -> Option<Queued> {
+        // Its sender comes back once it has sent what it took before.
+        let sent = std::mem::take(&mut self.queued.lock().under_way);
+        if sent > 0 {
+            self.went.notify();
+        }
         loop {
             let ticket = self.came.ticket();
             let is_ready = cipher.is_none_or(Cipher::is_established);
             {
                 let mut queued = self.queued.lock();
-                // Its sender comes back once it has sent what it took before.
-                queued.under_way = 0;
                 if queued.is_closed {
                     return None;
                 }
@@ -149,7 +152,6 @@ impl Outbox {
     /// Sends what is queued, as it comes, until the outbox is closed or the connection breaks.
     async fn send_all(&self, runtime: &Runtime, connection: ConnectionId, cipher: Option<&Cipher>) -> Result<()> {
         while let Some(batch) = self.take(cipher).await {
-            self.went.notify();
             if is_on(Ablation::WritePerMessage) {
                 for message in messages(batch) {
                     send(runtime, connection, cipher, message).await?;
@@ -246,8 +248,9 @@ fn first_of(queued: &mut Queued) -> Queued {
     let rest = queued.payloads.split_off(count);
     let end = queued.payloads[count - 1].0;
     let bytes = queued.bytes.split_off(end);
-    let first = std::mem::take(queued);
+    let mut first = std::mem::take(queued);
     queued.payload_bytes = rest.iter().map(|(_, payload)| payload.len()).sum();
+    first.payload_bytes -= queued.payload_bytes;
     queued.payloads = rest.into_iter().map(|(at, payload)| (at - end, payload)).collect();
     queued.bytes = bytes;
     first

@@ -120,6 +120,40 @@ fn frames_arrive_whole_and_in_order_between_simulated_hosts() {
     }
 }
 
+/// What is to be sent counts once for the bound, though a send takes only a part of it.
+#[test]
+fn what_waits_behind_a_send_counts_once() {
+    let mut fleet = Fleet::with_patience(1, 3_600_000_000_000);
+    let hosts = fleet.hosts().clone();
+    (0..2).for_each(|number| drop(hosts.boot(number, Setup::new(1))));
+    let (server, client) = (hosts.runtime(0), hosts.runtime(1));
+    let listener = server.net.listen(&hosts.links().address(0, 7400)).expect("nobody listens there");
+    let address = hosts.links().address(0, 7400);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let progress = ended.clone();
+    client.clone().spawn(1, move || async move {
+        let connection = client.net.connect(&address).await.expect("it is let in");
+        let lane = Lane::start(&client, connection, None);
+        let payload = slice(&client, &[1; 4096]).await.expect("a block");
+        let header = Header::new(FrameKind::Op);
+        let frame = |out: &mut Vec<u8>| frame::put(out, header, 4096, |_| ());
+        // The first one is being sent, to an end that takes nothing.
+        for _ in 0..1_200 {
+            assert!(lane.outbox.push_within(8 << 20, Some(payload.clone()), frame), "not 5 of 8 MiB are there");
+        }
+        client.clock.sleep(1_000_000_000).await;
+        let more = (0..2_000).take_while(|_| lane.outbox.push_within(8 << 20, Some(payload.clone()), frame)).count();
+        assert!((700..1_100).contains(&more), "{more} further blocks of the 3 MiB that are left, and what was sent");
+        progress.fetch_add(1, Ordering::Relaxed);
+    });
+    fleet.block_on(async {
+        server.net.accept(listener).await.expect("it connects");
+        while ended.load(Ordering::Relaxed) < 1 {
+            hosts.clock().sleep(1_000_000).await;
+        }
+    });
+}
+
 /// Each byte comes alone: every header, record and tag in as many parts as it has bytes.
 #[test]
 fn frames_arrive_whole_and_in_order_byte_by_byte() {

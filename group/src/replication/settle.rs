@@ -73,6 +73,8 @@ impl Groups {
             if self.states().iter().zip(&ends).all(settled) {
                 return Some(ends);
             }
+            // The news of a commit may wait behind a record that the log has no room for, until this checkpoint makes some.
+            self.states().iter().for_each(|group| self.replication().wake(group.number));
             if self.store().runtime.clock.now_ns() >= until {
                 self.resume_replicas();
                 return None;

@@ -3,6 +3,7 @@
 
 use super::Replication;
 use crate::Groups;
+use crate::data::near::RUN_BLOCKS_MAX;
 use crate::replica::codec::{Told, put_told};
 use crate::replica::kept::Kept;
 use crate::replica::{Replica, pieces};
@@ -11,14 +12,20 @@ use base::checksum::crc32c;
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, ReplicaId, Result, Term};
 use order_raft::{Body, Message};
-use runtime::{Event, Lock, Purpose, Slice};
-use std::collections::VecDeque;
+use runtime::transfer::Transfer;
+use runtime::{Event, Lock, Purpose, Slice, Start};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use store::format::record::Run;
 use wire::codec::Sums;
 use wire::peer::{PARCEL_BLOCKS_MAX, Parcel, PeerId, QUEUED_BYTES_MAX};
 
 /// Bytes of records that are sent with one append, unless the first one has more. Twice as many may wait for a brick.
 const SHIPMENT_BYTES_MAX: usize = QUEUED_BYTES_MAX / 2;
+/// Reads that are under way at a time: enough for the rate of a fast drive, few enough to leave it to clients.
+const READS_MAX: usize = 32;
+/// Blocks between two payloads that are read with them: between batches of the log lie their descriptions.
+const GAP_BLOCKS_MAX: u16 = 4;
 
 /// The messages that are to be sent to one of the others.
 pub(crate) struct Way {
@@ -58,6 +65,39 @@ impl Shipment {
     fn is_in_memory(&self) -> bool {
         self.records.iter().all(|kept| kept.payload.is_in_memory())
     }
+}
+
+/// A run of blocks to be read.
+struct Wanted {
+    run: Run,
+    /// The number of the record, and of the run within its payload.
+    of: (usize, usize),
+}
+
+impl Wanted {
+    fn end(&self) -> u16 {
+        self.run.place.block + self.run.count
+    }
+}
+
+/// Splits runs, which are in the order of their places, into those that one transfer reads.
+fn transfers(mut rest: &[Wanted]) -> Vec<&[Wanted]> {
+    let mut transfers = Vec::new();
+    while let Some(first) = rest.first() {
+        let (from, mut end) = (first.run.place, first.end());
+        let is_near = |wanted: &&Wanted| {
+            let place = wanted.run.place;
+            let fits = place.segment == from.segment && wanted.end().max(end) - from.block <= RUN_BLOCKS_MAX;
+            let is_near = fits && place.block <= end + GAP_BLOCKS_MAX;
+            end = end.max(wanted.end());
+            is_near
+        };
+        let count = 1 + rest[1..].iter().take_while(is_near).count();
+        let (one, others) = rest.split_at(count);
+        transfers.push(one);
+        rest = others;
+    }
+    transfers
 }
 
 impl Groups {
@@ -108,40 +148,93 @@ impl Groups {
                 way.came.after(ticket).await;
                 continue;
             };
-            match self.read_payloads(&mut shipment).await {
-                Ok(()) => self.replication().post(at, shipment),
-                // The follower needs a block that was freed since.
-                Err(_) => {
-                    let last = shipment.records.last().map(|kept| kept.position.index);
-                    self.state(shipment.group).state.lock().replica().needs_heal += 1;
-                    if let Some(last) = last {
-                        self.tell_lack(shipment.group, self.replication().others[at].replica, Index(last.0 + 1));
-                    }
-                }
+            if let Err(error) = self.read_payloads(&mut shipment).await {
+                self.leave_out_records(at, &mut shipment, error.kind);
             }
+            self.wait_for_queue(at).await;
+            self.replication().post(at, shipment);
+        }
+    }
+
+    /// Leaves records that can't be read out of an append. The follower is told, and answers the append that is left: if it has got
+    /// rows meanwhile it has more than this brick knew.
+    fn leave_out_records(&self, at: usize, shipment: &mut Shipment, why: Kind) {
+        let last = shipment.records.last().map(|kept| kept.position.index);
+        // Memory that is short now may be there later.
+        if let Some(last) = last.filter(|_| why != Kind::Host) {
+            self.state(shipment.group).state.lock().replica().needs_heal += 1;
+            self.tell_lack(shipment.group, self.replication().others[at].replica, Index(last.0 + 1));
+        }
+        shipment.records.clear();
+        if let Body::Append { entries, .. } = &mut shipment.message.body {
+            entries.clear();
+        }
+    }
+
+    /// Waits while the other brick takes what was read more slowly than the device gives it: too much in the queue would end the connection.
+    async fn wait_for_queue(&self, at: usize) {
+        let replication = self.replication();
+        if let Some(peers) = replication.peers() {
+            peers.room(PeerId(replication.others[at].brick.0)).await;
         }
     }
 
     /// Reads the payloads that are not in memory. Errors: `Corrupt` if a block is no longer where it was.
     async fn read_payloads(&self, shipment: &mut Shipment) -> Result<()> {
+        // From the first read to the last one: no place is used for something else meanwhile.
         let _pin = self.store().pin();
-        for Kept { payload, .. } in shipment.records.iter_mut().filter(|kept| !kept.payload.is_in_memory()) {
-            let mut crcs = payload.crcs.iter();
-            for run in &payload.runs {
-                let gone = || Error::new(Kind::Corrupt, "a record's blocks are no longer where they were written");
-                let buffer = self.store().runtime.buffer(usize::from(run.count) * BLOCK_BYTES)?;
-                let (buffer, result) = self.store().read(Purpose::Other, run.place, buffer).await;
-                result?;
-                let is_whole = buffer.chunks(BLOCK_BYTES).all(|block| crcs.next() == Some(&crc32c(block)));
-                if !is_whole {
-                    return Err(gone());
-                }
-                let length = buffer.len();
-                payload.slices.push(buffer.share().slice(0..length));
+        let records = shipment.records.iter().enumerate().filter(|(_, kept)| !kept.payload.is_in_memory());
+        let runs = |(record, kept): (usize, &Kept)| {
+            let wanted = move |(at, run): (usize, &Run)| Wanted { run: *run, of: (record, at) };
+            kept.payload.runs.iter().enumerate().map(wanted).collect::<Vec<_>>()
+        };
+        let mut wanted: Vec<Wanted> = records.flat_map(runs).collect();
+        wanted.sort_unstable_by_key(|wanted| (wanted.run.place.segment, wanted.run.place.block));
+        let mut read = BTreeMap::new();
+        let mut begun = VecDeque::new();
+        for together in transfers(&wanted) {
+            if begun.len() == READS_MAX {
+                begun.pop_front().map(|begun| end_read(begun, &mut read)).expect("there are some").await?;
             }
+            begun.push_back((together, self.begin_read_of(together).await?));
         }
-        Ok(())
+        for begun in begun {
+            end_read(begun, &mut read).await?;
+        }
+        for ((record, _), slice) in read {
+            shipment.records[record].payload.slices.push(slice);
+        }
+        let is_whole = |kept: &Kept| {
+            let blocks = kept.payload.slices.iter().flat_map(|slice| slice.chunks(BLOCK_BYTES));
+            blocks.map(crc32c).eq(kept.payload.crcs.iter().copied())
+        };
+        match wanted.iter().all(|wanted| is_whole(&shipment.records[wanted.of.0])) {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Corrupt, "a record's blocks are no longer where they were written")),
+        }
     }
+
+    async fn begin_read_of(&self, together: &[Wanted]) -> Result<Transfer> {
+        let from = together[0].run.place;
+        let end = together.iter().map(Wanted::end).max().expect("there is one");
+        let buffer = self.store().runtime.own_buffer(usize::from(end - from.block) * BLOCK_BYTES).await?;
+        self.store().begin_read_for(Purpose::Other, from, buffer, Start::AtOnce)
+    }
+}
+
+/// Waits for a read and takes out what is wanted of it.
+async fn end_read(
+    (together, transfer): (&[Wanted], Transfer),
+    read: &mut BTreeMap<(usize, usize), Slice>,
+) -> Result<()> {
+    let done = transfer.await;
+    done.result?;
+    let buffer = done.buffer.expect("a read hands its buffer back").share();
+    for Wanted { run, of } in together {
+        let at = usize::from(run.place.block - together[0].run.place.block) * BLOCK_BYTES;
+        read.insert(*of, buffer.slice(at..at + usize::from(run.count) * BLOCK_BYTES));
+    }
+    Ok(())
 }
 
 impl Replica {

@@ -1,5 +1,6 @@
 //! A group that three bricks have, on simulated hosts.
 
+mod behind;
 mod disks;
 mod faults;
 mod heals;

@@ -224,6 +224,13 @@ impl<S: PeerService> Peers<S> {
             lane.close(&self.runtime);
         }
     }
+    /// Waits while so much is on its way to a peer that a parcel more might end the connection; not at all if there is none.
+    pub async fn room(&self, to: PeerId) {
+        let lane = self.peers.get(&to).and_then(|peer| peer.pair.lock().parcels());
+        if let Some(lane) = lane {
+            lane.outbox.room().await;
+        }
+    }
     /// Sends a pulse of at most `PULSE_BYTES_MAX`, on any core; waits for nothing. It is dropped if there is no connection for it.
     pub fn pulse(&self, to: PeerId, body: &[u8]) {
         assert!(body.len() <= PULSE_BYTES_MAX, "a pulse is small: {} bytes", body.len());
