@@ -49,8 +49,42 @@ pub struct Snapshot {
     pub log: Log,
     /// The way to the server, at a client of one.
     pub network: Option<Network>,
+    /// The other nodes of a cluster, at the one that leads.
+    pub peers: Vec<Peer>,
     /// The usual service of the device, as learned so far.
     pub baseline: crate::Baseline,
+}
+
+/// Another node of a cluster, as the one that leads knows it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Peer {
+    /// The number of its brick, in hexadecimal digits.
+    pub brick: String,
+    /// Its name; that of its brick if the daemon does not know it.
+    pub node: String,
+    /// True while both hear each other.
+    pub connected: bool,
+    /// Number of records that became durable by its acknowledgement: for these it was the last node that was needed.
+    pub needed: u64,
+    /// Smoothed round-trip time of the connection to it, in nanoseconds; 0 on one machine.
+    pub round_trip_ns: u64,
+    /// Segments that were sent again over that connection.
+    pub retransmits: u64,
+    /// Its acknowledgements.
+    pub acks: Vec<Acks>,
+}
+
+/// Acknowledgements of a node.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Acks {
+    /// Least number of messages that were under way.
+    pub depth: u64,
+    /// Their number.
+    pub count: u64,
+    /// Nanoseconds from sending to acknowledgement, added up.
+    pub took_ns: u64,
 }
 
 /// An operation's requests.

@@ -253,6 +253,7 @@ pub fn title(cause: &str) -> &str {
         "limit" => "A volume's limits hold requests back",
         "network" => "The network is slower than it was",
         "server" => "The server is slower than it was",
+        "peer" => "Other nodes of the cluster are slower than they were",
         other => other,
     }
 }

@@ -1,8 +1,8 @@
 //! The difference of two snapshots: what happened between them.
 
 use crate::snapshot::{
-    InFlight, Io, LayerFigures, LimitFigures, Lock, Network, Operation, Pool, Snapshot, Tenant, Thread, Tier, Tiers,
-    Trips, Whole,
+    Acks, InFlight, Io, LayerFigures, LimitFigures, Lock, Network, Operation, Peer, Pool, Snapshot, Tenant, Thread,
+    Tier, Tiers, Trips, Whole,
 };
 use crate::times::Times;
 use std::cmp::Reverse;
@@ -46,6 +46,8 @@ pub struct Window {
     pub tiers: Option<Tiers>,
     /// A client's way to its server: what it is at the end, and what was counted meanwhile.
     pub network: Option<Network>,
+    /// The other nodes of a cluster, at the one that leads: what they are at the end, and what was counted meanwhile.
+    pub peers: Vec<Peer>,
 }
 
 /// A core's difference.
@@ -105,6 +107,7 @@ impl Window {
             disk: disk(before, after),
             tiers: tiers(before, after),
             network: network(before, after),
+            peers: peers(before, after),
             after: after.clone(),
         })
     }
@@ -373,6 +376,25 @@ fn network(before: &Snapshot, after: &Snapshot) -> Option<Network> {
         trips: all.filter(|trips| trips.wire.count > 0).collect(),
         ..later.clone()
     })
+}
+
+fn peers(before: &Snapshot, after: &Snapshot) -> Vec<Peer> {
+    let nothing = Peer::default();
+    let since = |(earlier, later): (Option<&Peer>, &Peer)| {
+        let earlier = earlier.unwrap_or(&nothing);
+        let acks = pairs(&earlier.acks, &later.acks, |acks| acks.depth).map(|(earlier, acks)| Acks {
+            depth: acks.depth,
+            count: acks.count.saturating_sub(earlier.map_or(0, |earlier| earlier.count)),
+            took_ns: acks.took_ns.saturating_sub(earlier.map_or(0, |earlier| earlier.took_ns)),
+        });
+        Peer {
+            needed: later.needed.saturating_sub(earlier.needed),
+            retransmits: later.retransmits.saturating_sub(earlier.retransmits),
+            acks: acks.filter(|acks| acks.count > 0).collect(),
+            ..later.clone()
+        }
+    };
+    pairs(&before.peers, &after.peers, |peer| &*peer.brick).map(since).collect()
 }
 
 fn disk(before: &Snapshot, after: &Snapshot) -> Option<DiskWindow> {

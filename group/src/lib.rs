@@ -24,6 +24,7 @@ pub use data::streams::ReadAhead;
 pub use heal::HealStatus;
 pub use order_raft::Member;
 pub use order_raft::support::{BrickId, Ended};
+pub use replica::acks::Acknowledged;
 pub use replica::codec as replica_codec;
 pub use replica::heal as heal_codec;
 pub use replication::{Follower, ReplicaStatus, Replicas};

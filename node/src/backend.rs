@@ -102,12 +102,12 @@ impl Backend {
         let session = client.as_ref().map(|(_, client)| client.clone());
         Ok(Gatherer {
             runtime: runtime.clone(),
-            groups,
             data: data.path().to_path_buf(),
             disks: OnceLock::new(),
             buffer_bytes_max: buffer_shares(memory_max).0,
-            learner: Learner::start(learned, runtime.clone(), probe.clone(), session),
+            learner: Learner::start(learned, (runtime.clone(), probe.clone()), session, groups.clone()),
             client,
+            groups,
             started_ns: runtime.clock.now_ns(),
             is_ending: AtomicBool::new(false),
             probe,

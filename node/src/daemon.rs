@@ -456,7 +456,13 @@ impl Daemon {
         }
         let of_nodes = || self.node.as_ref().map_or(0, Node::under_way);
         let of_clients = || self.listener.as_ref().map_or(0, Listener::under_way) + of_nodes();
-        Ok(self.gatherer.snapshot(looking, (&mounts, &of_clients), (layers, limits, tenants)))
+        let mut snapshot = self.gatherer.snapshot(looking, (&mounts, &of_clients), (layers, limits, tenants));
+        for peer in &mut snapshot.peers {
+            let brick = u128::from_str_radix(&peer.brick, 16).ok();
+            let name = self.node.as_ref().zip(brick).and_then(|(node, brick)| node.name_of(brick));
+            name.inspect(|name| peer.node = name.to_string());
+        }
+        Ok(snapshot)
     }
 
     fn begin_recording(&self) -> Result<Part> {

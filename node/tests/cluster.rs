@@ -112,6 +112,7 @@ fn files_outlast_the_node_that_leads_and_an_end() {
     let (next, _) = cluster.processes();
     assert!(others.contains(&next), "another one leads, or was started anew since");
     check(&cluster.mount, 0..200);
+    tells_what_others_take(&cluster);
 
     // A node that hangs is away, and its place is not taken.
     let (_, others) = cluster.processes();
@@ -137,6 +138,21 @@ fn files_outlast_the_node_that_leads_and_an_end() {
     let daemon = cluster.up();
     check(&cluster.mount, 0..221);
     daemon.terminate();
+}
+
+/// The node that leads has the waits for other nodes in its account, and knows how long each one takes.
+fn tells_what_others_take(cluster: &Cluster) {
+    let status = cluster.status();
+    let nodes = status["nodes"].as_array().expect("a list");
+    let leads = nodes.iter().find(|node| node["state"] == "leads").expect("one does");
+    let peers = leads["replica"]["peers"].as_array().expect("a list");
+    let sum = |name: &str| peers.iter().map(|peer| peer[name].as_u64().expect("a number")).sum::<u64>();
+    assert!(sum("acknowledged") > 100 && sum("acknowledged_ns") > 0 && sum("needed") > 100, "{peers:?}");
+    let brick = cluster.node(leads["name"].as_str().expect("a name"));
+    let profile = succeed(&["profile", text(&brick)]);
+    let stages = profile.lines().filter_map(|line| line.trim_start().strip_prefix("peer "));
+    let count = |line: &str| line.split_whitespace().next()?.replace(',', "").parse::<u64>().ok();
+    assert!(stages.filter_map(count).sum::<u64>() > 100, "files were made: {profile}");
 }
 
 /// The nodes end with the command, even if that is killed, and nothing is lost.

@@ -9,12 +9,14 @@ mod limit;
 mod lock;
 mod memory;
 mod network;
+mod peer;
 mod space;
 mod tiers;
 
 use crate::{Finding, Window};
 
 pub use network::Part;
+pub use peer::class_name;
 pub use tiers::is_of_disks;
 
 /// A cause's evidence.
@@ -25,7 +27,7 @@ pub const OF_CLIENTS: [Cause; 7] =
     [core::find_busy, core::find_taken, lock::find, memory::find, layer::find, network::find, network::find_server];
 
 /// The causes at a brick.
-pub const OF_BRICKS: [Cause; 15] = [
+pub const OF_BRICKS: [Cause; 16] = [
     device::find,
     device::find_flush,
     core::find_busy,
@@ -41,6 +43,7 @@ pub const OF_BRICKS: [Cause; 15] = [
     memory::find,
     layer::find,
     limit::find,
+    peer::find,
 ];
 
 /// A duration for sentences.

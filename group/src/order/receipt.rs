@@ -6,7 +6,8 @@
 use crate::state::State;
 use crate::{Groups, Position};
 use base::{Index, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
-use runtime::Span;
+use runtime::ledger::Phases;
+use runtime::{Span, Stage};
 use store::format::record::Head;
 use store::format::values::TermRow;
 
@@ -20,6 +21,10 @@ impl Awaited {
     /// The wait for the record in a batch which the overlay names.
     pub fn in_batch(batch: u64) -> Awaited {
         Awaited(batch)
+    }
+    /// The phases of the log's latest commit, if it has the record.
+    pub fn phases(self, log: &store::log::Log) -> Option<Phases> {
+        log.phases_of(self.0)
     }
     /// True if there is nothing to wait for.
     pub fn is_nothing(self) -> bool {
@@ -55,7 +60,9 @@ impl Groups {
     /// Waits as `committed` for all that this brick has ordered.
     pub(crate) async fn all_committed(&self, sync: Sync, span: Option<&Span>) -> Result<()> {
         if self.replication.is_some() {
-            return Box::pin(self.all_replicated()).await;
+            Box::pin(self.all_replicated()).await?;
+            span.inspect(|span| span.mark(Stage::Peer, self.stamp()));
+            return Ok(());
         }
         let log = &self.store().log;
         log.wait(log.last_batch(), sync, span).await

@@ -3,10 +3,12 @@
 //!
 //! Absent by design: the log, the other bricks, and tasks (`replication`).
 
+pub(crate) mod acks;
 pub mod codec;
 pub mod heal;
 pub(crate) mod kept;
 
+use acks::Acks;
 use base::limits::{BLOCK_BYTES, HEADER_BLOCKS_MAX};
 use base::{Edit, Error, Index, Kind, ReplicaId, Result, Term};
 use kept::{KeptRecords, maps_of, shadow_of};
@@ -107,6 +109,8 @@ pub(crate) struct Replica {
     pub included: Index,
     /// Followers to which only the first records of an append were sent, with the last of these.
     pub cut_at: BTreeMap<ReplicaId, Index>,
+    /// The acknowledgements of followers.
+    pub acks: BTreeMap<ReplicaId, Acks>,
     /// Every replica has the records up to this one, as far as was heard.
     pub everyone: Index,
     /// Times that a follower was found to need what is no longer kept, or to have lost what it had acknowledged.
@@ -162,6 +166,7 @@ impl Replica {
             nudges: false,
             included: applied.index,
             cut_at: BTreeMap::new(),
+            acks: BTreeMap::new(),
             everyone: Index(0),
             needs_heal: 0,
             rebuilt: 0,
@@ -251,6 +256,7 @@ impl Replica {
 
     /// Begins a role. True if the replica's service ends with that.
     pub fn begin_role(&mut self, term: Term, role: Role) -> bool {
+        self.acks.values_mut().for_each(Acks::lost);
         if let Role::Leader(from) = role {
             assert!(from.0 > 0 && term == self.order.term(), "a leader's term begins with a record");
             self.leads = Some((term, from));

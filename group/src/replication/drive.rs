@@ -3,9 +3,10 @@
 use super::Replication;
 use crate::replica::codec::{Pulse, Told, pulse_bytes, take_pulse, take_told};
 use crate::replica::{Replica, Stashed, garbled};
+use crate::state::State;
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
-use base::{Index, Kind, Result, Sync};
+use base::{Index, Kind, ReplicaId, Result, Sync};
 use order_raft::support::{ASK_EVERY_NS, BrickId, hangs};
 use order_raft::{Body, Member, Message};
 use runtime::net::Address;
@@ -253,6 +254,7 @@ impl Groups {
             let mut state = group.state.lock();
             let lost = state.replica().unstash(brick);
             self.drop_stashed(lost);
+            state.replica().acks.entry(member.replica).or_default().lost();
             state.replica().order.reconnected(member.replica);
             self.carry_out(&mut state);
         }
@@ -353,12 +355,27 @@ impl Groups {
         let sound = replica.has_all_of(&message);
         if sound.is_ok() {
             replica.everyone = replica.everyone.max(everyone);
+            let answers = matches!(message.body, Body::Appended { .. });
+            let committed = replica.order.committed();
             self.at_this_moment(&mut state, |order, moment| order.receive(sender.replica, message, moment));
+            if answers {
+                self.note_ack(&mut state, sender.replica, committed);
+            }
             self.carry_out(&mut state);
         }
         let unused = std::mem::take(&mut state.replica().named);
         self.drop_stashed(unused);
         sound
+    }
+
+    /// Notes that a follower has acknowledged something. `committed`: the commit index before.
+    fn note_ack(&self, state: &mut State, from: ReplicaId, committed: Index) {
+        let now = self.store().runtime.clock.now_ns();
+        let replica = state.replica();
+        let (matched, since) = (replica.order.matched(from), replica.order.committed().0 - committed.0);
+        let acks = replica.acks.entry(from).or_default();
+        acks.acknowledged(matched, now);
+        acks.needed += since;
     }
 
     /// Drops what a brick sent and the order did not take.

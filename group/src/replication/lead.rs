@@ -1,17 +1,20 @@
 //! The leader's side: changes become records of the group's order, and answers wait until what they tell of is committed (rules P1, P20).
 
 use crate::heal::HealStatus;
+use crate::order::receipt::Awaited;
+use crate::replica::acks::Acknowledged;
 use crate::replica::kept::{Carried, Kept, shadow_of};
 use crate::replica::{Fate, elsewhere};
 use crate::state::State;
 use crate::{Answer, Groups, Position};
 use base::{GroupId, Index, Op, ReplicaId, Result, Term};
 use order_raft::support::BrickId;
-use runtime::Buf;
 use runtime::seeded::{Bug, active};
+use runtime::{Buf, Span, Stage};
 use std::sync::Arc;
 use store::format::record::Head;
 use wire::Context;
+use wire::peer::Reach;
 
 /// The state of a replica, as an operator wants to know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,12 +40,16 @@ pub struct ReplicaStatus {
 }
 
 /// A follower, as its leader knows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Follower {
     /// Records that it has not acknowledged.
     pub lacks: u64,
     /// It asks for what is no longer kept.
     pub heals: bool,
+    /// What it has acknowledged since this process began to lead, by how much was under way.
+    pub acknowledged: Vec<Acknowledged>,
+    /// Records that became committed by its acknowledgement: those of which it was the last one that was needed.
+    pub needed: u64,
 }
 
 impl Groups {
@@ -60,25 +67,34 @@ impl Groups {
         self.carry_out(state);
     }
 
-    /// Waits until a record of a replicated group is committed. Errors: `Elsewhere` if this replica can't tell.
-    pub(crate) async fn replicated(&self, number: GroupId, record: (Term, Index)) -> Result<()> {
+    /// Waits until a record of a replicated group is committed. True if it was not when this was called. Errors: `Elsewhere` if this
+    /// replica can't tell.
+    pub(crate) async fn replicated(&self, number: GroupId, record: (Term, Index)) -> Result<bool> {
         let group = self.state(number);
+        let mut waited = false;
         loop {
             let ticket = group.committed.ticket();
             self.store().log.check()?;
             match group.state.lock().replica().fate(record) {
-                Fate::Committed => return Ok(()),
+                Fate::Committed => return Ok(waited),
                 Fate::Elsewhere => return Err(elsewhere()),
                 Fate::Open => {}
             }
             group.committed.after(ticket).await;
+            waited = true;
         }
     }
 
-    /// Waits until the record of an answer is committed. Errors: as `replicated`.
-    pub(crate) async fn replicated_at(&self, position: Option<Position>) -> Result<()> {
+    /// Waits until the record of an answer is committed. The time goes to this brick's log, as far as that had it by then, and the rest to
+    /// the others. Errors: as `replicated`.
+    pub(crate) async fn replicated_at(&self, position: Option<Position>, awaited: Awaited, span: &Span) -> Result<()> {
         let Position { group, term, index, .. } = position.expect("who waits has ordered a record");
-        self.replicated(group, (term, index)).await
+        self.replicated(group, (term, index)).await?;
+        if let Some(phases) = awaited.phases(&self.store().log) {
+            span.mark_commit(phases, phases.ended);
+        }
+        span.mark(Stage::Peer, self.stamp());
+        Ok(())
     }
 
     /// Performs an operation of a replicated volume. One that orders nothing is answered once all that it may have seen is committed, and
@@ -103,7 +119,9 @@ impl Groups {
             }
         };
         if !active(Bug::ReadUncommitted) {
-            self.replicated(number, (term, seen)).await?;
+            if self.replicated(number, (term, seen)).await? {
+                context.span.mark(Stage::Peer, self.stamp());
+            }
         }
         answer
     }
@@ -135,9 +153,18 @@ impl Groups {
     pub fn follower(&self, number: GroupId, brick: BrickId) -> Option<Follower> {
         let member = self.replication.as_ref()?.member(brick)?;
         let mut state = self.hosted(number)?.state.lock();
-        let order = &state.replica().order;
+        let replica = state.replica();
+        let order = &replica.order;
         let lacks = order.last().index.0 - order.matched(member.replica).0;
-        order.is_leader().then(|| Follower { lacks, heals: self.heals(brick) })
+        let acks = replica.acks.get(&member.replica);
+        let (acknowledged, needed) = acks.map(|acks| (acks.figures(), acks.needed)).unwrap_or_default();
+        order.is_leader().then(|| Follower { lacks, heals: self.heals(brick), acknowledged, needed })
+    }
+    /// The other bricks of a group, each with what this one knows of it as a follower, if this one leads, and how it is reached.
+    pub fn others(&self, number: GroupId) -> Vec<(BrickId, Option<Follower>, Reach)> {
+        let members = self.replication.iter().flat_map(|replication| &replication.others);
+        let told = |brick| (brick, self.follower(number, brick), self.reach(brick).unwrap_or_default());
+        members.map(|member| told(member.brick)).collect()
     }
     /// Waits until all that this brick has ordered in groups with replicas is committed. Errors: `Elsewhere`.
     pub(crate) async fn all_replicated(&self) -> Result<()> {

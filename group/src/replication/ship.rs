@@ -122,7 +122,13 @@ impl Groups {
         let mut queue = way.queue.lock();
         if !queue.is_busy && queue.waiting.is_empty() && shipment.is_in_memory() {
             // Under the lock: what comes next goes next.
+            let last = shipment.records.last().map(|kept| kept.position.index);
             replication.post(at, shipment);
+            drop(queue);
+            if let Some(last) = last {
+                let now = self.store().runtime.clock.now_ns();
+                state.replica().acks.entry(to).or_default().sent(last, now);
+            }
             return;
         }
         queue.waiting.push_back(shipment);

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The network of a rack, of 10 Gbit/s: faster than clients write.
 const LAN: LinkPlan = LinkPlan { delay_ns: 20_000, jitter_ns: 20_000, bandwidth: 1_250_000_000, trickles: false };
 const TASKS: usize = 8;
-/// Blocks of a write that goes into the log, and is nearly too large for it.
-const BLOCKS: usize = 15;
+/// Blocks of a write that goes into the log, and is nearly too large for that.
+const BLOCKS: usize = 31;
 const AWAY_MS: u64 = 1_000;
 /// Records that are under way to a follower which is not behind.
 const LACKS_MAX: u64 = 3 * TASKS as u64;

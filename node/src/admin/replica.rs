@@ -63,4 +63,13 @@ pub struct PeerState {
     /// True if it asks this node, which leads, for what it lacks.
     #[serde(default)]
     pub heals: bool,
+    /// Messages with records that it has acknowledged since this node's process leads.
+    #[serde(default)]
+    pub acknowledged: u64,
+    /// Nanoseconds that it took for that, added up.
+    #[serde(default)]
+    pub acknowledged_ns: u64,
+    /// Records that became durable by its acknowledgement: those for which it was the last node that was needed.
+    #[serde(default)]
+    pub needed: u64,
 }

@@ -29,7 +29,7 @@ const BEGINS: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The only group of a brick that others replicate: so each change is one record of one order.
-const GROUP: GroupId = GroupId(0);
+pub const GROUP: GroupId = GroupId(0);
 
 /// A member of a cluster.
 #[derive(Clone, Debug)]
@@ -267,6 +267,11 @@ impl Node {
             peers: self.peers(brick),
         })
     }
+    /// The name of the node that has a brick.
+    pub fn name_of(&self, brick: u128) -> Option<&str> {
+        let node = self.member.cluster.nodes.iter().find(|node| brick_id(node).0 == brick)?;
+        Some(&node.name)
+    }
     /// The other nodes, as this one reaches them.
     fn peers(&self, brick: &Brick) -> Vec<PeerState> {
         let others = self.member.cluster.nodes.iter().filter(|node| node.brick != self.member.brick());
@@ -274,12 +279,18 @@ impl Node {
             let reach = brick.groups().reach(brick_id(node)).unwrap_or_default();
             let error = (!reach.is_connected).then_some(reach.error).flatten();
             let follows = brick.groups().follower(GROUP, brick_id(node));
+            let acks = follows.iter().flat_map(|follows| &follows.acknowledged);
+            let (acknowledged, acknowledged_ns) =
+                acks.fold((0, 0), |(count, took_ns), acks| (count + acks.count, took_ns + acks.took_ns));
             PeerState {
                 node: node.name.clone(),
                 connected: reach.is_connected,
                 error: error.map(|error| error.to_string()),
-                lacks: follows.map(|follows| follows.lacks),
-                heals: follows.is_some_and(|follows| follows.heals),
+                lacks: follows.as_ref().map(|follows| follows.lacks),
+                heals: follows.as_ref().is_some_and(|follows| follows.heals),
+                acknowledged,
+                acknowledged_ns,
+                needed: follows.map_or(0, |follows| follows.needed),
             }
         });
         told.collect()

@@ -15,5 +15,5 @@ pub mod state;
 
 pub use badge::Badge;
 pub use config::{Cluster, is_cluster};
-pub use member::{Member, Node, refuse_alone};
+pub use member::{GROUP, Member, Node, refuse_alone};
 pub use nodes::Nodes;

@@ -2,11 +2,12 @@
 //! in a file of the brick's directory.
 
 use super::kernel;
-use super::signals::{cores, io, network};
+use super::signals::{cores, io, network, peers};
 use base::checksum::crc32c;
-use explain::causes::{Part, is_of_disks};
-use explain::snapshot::{Io, Network, Process};
+use explain::causes::{Part, class_name, is_of_disks};
+use explain::snapshot::{Io, Network, Peer, Process};
 use explain::{Baseline, Snapshot, Times, Window};
+use group::Groups;
 use runtime::Runtime;
 use runtime::real::{Access, Directory, Probe};
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ struct World {
     probe: Probe,
     /// The client, if it is one of a server.
     client: Option<Arc<Client>>,
+    /// The brick's groups, if it has a brick.
+    groups: Option<Arc<Groups>>,
 }
 
 struct Shared {
@@ -49,10 +52,15 @@ pub struct Learner {
 
 impl Learner {
     /// Starts to learn, from where the file left off. A file that is damaged counts as none.
-    pub fn start(data: Directory, runtime: Runtime, probe: Probe, client: Option<Arc<Client>>) -> Learner {
+    pub fn start(
+        data: Directory,
+        (runtime, probe): (Runtime, Probe),
+        client: Option<Arc<Client>>,
+        groups: Option<Arc<Groups>>,
+    ) -> Learner {
         let baseline = Mutex::new(read(&data).unwrap_or_default());
         let shared = Arc::new(Shared { baseline, stopping: Mutex::new(false), bell: Condvar::new() });
-        let (there, world) = (shared.clone(), World { runtime, probe, client });
+        let (there, world) = (shared.clone(), World { runtime, probe, client, groups });
         let learn = move || {
             runtime::real::set_batch_policy();
             learn(&there, &data, &world);
@@ -115,22 +123,26 @@ fn learn(shared: &Shared, data: &Directory, world: &World) {
 
 impl World {
     /// The figures of transfers and requests so far.
-    fn seen(&self) -> (Vec<Io>, Option<Network>) {
+    fn seen(&self) -> (Vec<Io>, Option<Network>, Vec<Peer>) {
         // The connections themselves change all the time, also while nobody asks for anything.
         let network = self.client.as_ref().map(|client| network("", client));
         let requests =
             |Network { trips, alarms, late_ns, .. }| Network { trips, alarms, late_ns, ..Network::default() };
-        (io(&self.probe), network.map(requests))
+        let mut peers = self.groups.as_deref().map(peers).unwrap_or_default();
+        // The same holds for these.
+        peers.iter_mut().for_each(|peer| (peer.round_trip_ns, peer.retransmits) = (0, 0));
+        (io(&self.probe), network.map(requests), peers)
     }
-    fn look(&self, (io, network): (Vec<Io>, Option<Network>)) -> Snapshot {
+    fn look(&self, (io, network, peers): (Vec<Io>, Option<Network>, Vec<Peer>)) -> Snapshot {
         let process = Process { threads: kernel::threads(), ..Process::default() };
         let (at_ns, cores) = (self.runtime.clock.now_ns(), cores(&self.probe));
-        Snapshot { at_ns, io, network, cores, process, ..Snapshot::default() }
+        Snapshot { at_ns, io, network, peers, cores, process, ..Snapshot::default() }
     }
 }
 
 /// Teaches a second's transfers of flash; those of all purposes count, since a device does not know them. At a client it teaches the
-/// requests to the server: their time on the way, and at the server. Returns the number of classes.
+/// requests to the server: their time on the way, and at the server; at a node that leads a cluster, the acknowledgements of the others. Returns
+/// the number of classes.
 fn teach(baseline: &mut Baseline, window: &Window, runtime: &Runtime) -> usize {
     let mut classes: BTreeMap<(String, u64, u64), (u64, f64)> = BTreeMap::new();
     let mut add = |verb: String, (bytes_max, depth): (u64, u64), times: &Times, less_ns: f64| {
@@ -145,6 +157,12 @@ fn teach(baseline: &mut Baseline, window: &Window, runtime: &Runtime) -> usize {
         let class = (trips.bytes_max, trips.depth);
         for part in Part::ALL {
             add(part.class_name(&trips.verb), class, part.times(trips), part.less_ns(window));
+        }
+    }
+    for peer in &window.peers {
+        for acks in &peer.acks {
+            let times = Times { count: acks.count, sum_ns: acks.took_ns, ..Times::default() };
+            add(class_name(&peer.brick), (0, acks.depth), &times, 0.0);
         }
     }
     for ((verb, bytes_max, depth), &(count, sum_ns)) in &classes {

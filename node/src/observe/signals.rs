@@ -6,8 +6,8 @@ use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use explain::Times;
 use explain::snapshot::{
-    Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Network, Operation, Pool, Snapshot,
-    Space, Tenant, Tiers, Trips, Whole,
+    Acks, Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Network, Operation, Peer, Pool,
+    Snapshot, Space, Tenant, Tiers, Trips, Whole,
 };
 use front::fuse::Serving;
 use group::Groups;
@@ -102,6 +102,7 @@ impl Gatherer {
             tiers: self.groups.as_deref().and_then(tiers),
             log: self.groups.as_deref().map(log).unwrap_or_default(),
             network: self.client.as_ref().map(|(server, client)| network(server, client)),
+            peers: self.groups.as_deref().map(peers).unwrap_or_default(),
             baseline: self.learner.baseline(),
         }
     }
@@ -204,6 +205,30 @@ pub fn network(server: &str, client: &Client) -> Network {
         late_ns: ways.late.1,
         trips: ways.trips.iter().map(trips).collect(),
     }
+}
+
+/// The other nodes of a cluster, each named by its brick; none unless this one leads.
+pub fn peers(groups: &Groups) -> Vec<Peer> {
+    let others = groups.others(crate::cluster::GROUP).into_iter();
+    let told = others.filter_map(|(brick, follows, reach)| {
+        let (follows, way) = (follows?, reach.way.unwrap_or_default());
+        let acks = follows.acknowledged.iter().map(|acks| Acks {
+            depth: acks.depth,
+            count: acks.count,
+            took_ns: acks.took_ns,
+        });
+        let brick = format!("{:032x}", brick.0);
+        Some(Peer {
+            node: brick.clone(),
+            brick,
+            connected: reach.is_connected,
+            needed: follows.needed,
+            round_trip_ns: way.round_trip_ns,
+            retransmits: way.retransmits,
+            acks: acks.collect(),
+        })
+    });
+    told.collect()
 }
 
 fn log(groups: &Groups) -> Log {

@@ -38,6 +38,8 @@ pub enum Stage {
     Write,
     /// The device flush.
     Flush,
+    /// Waiting for other bricks: until enough of them have the record on their devices (rule P1). In a cluster only.
+    Peer,
     /// Reading data from the device.
     Read,
     /// Computing and comparing checksums.
@@ -54,7 +56,7 @@ pub enum Stage {
 
 impl Stage {
     /// All stages, in the order in which a request meets them.
-    pub const ALL: [Stage; 23] = [
+    pub const ALL: [Stage; 24] = [
         Stage::Core,
         Stage::Front,
         Stage::Layers,
@@ -72,6 +74,7 @@ impl Stage {
         Stage::Queue,
         Stage::Write,
         Stage::Flush,
+        Stage::Peer,
         Stage::Read,
         Stage::Verify,
         Stage::Server,
@@ -104,6 +107,7 @@ impl Stage {
             Stage::Queue => "queue",
             Stage::Write => "write",
             Stage::Flush => "flush",
+            Stage::Peer => "peer",
             Stage::Read => "read",
             Stage::Verify => "verify",
             Stage::Server => "server",

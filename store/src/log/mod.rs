@@ -329,6 +329,14 @@ impl Log {
         Ok(())
     }
 
+    /// The phases of the latest commit, if a batch is durable.
+    pub fn phases_of(&self, batch: u64) -> Option<Phases> {
+        match self.state.lock().outcome(batch, true) {
+            Poll::Ready(Ok(phases)) => Some(phases),
+            _ => None,
+        }
+    }
+
     /// The batch that holds the last record ordered so far; 0 if there is none yet.
     pub fn last_batch(&self) -> u64 {
         let state = self.state.lock();

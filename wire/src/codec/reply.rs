@@ -40,7 +40,7 @@ impl From<Failure> for Error {
 }
 
 /// Number of stages that a server has.
-const STAGES: usize = 21;
+const STAGES: usize = 22;
 
 const _: () = assert!(STAGES <= 32, "the stages that took any time are a bit each");
 
@@ -115,6 +115,7 @@ fn code(stage: Stage) -> Option<usize> {
         Stage::Verify => 18,
         Stage::Other => 19,
         Stage::Reply => 20,
+        Stage::Peer => 21,
         Stage::Server | Stage::Wire => return None,
     })
 }

@@ -26,7 +26,7 @@ use crate::{FrameKind, Header, frame};
 use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Error, GroupId, Kind, Result};
 use pair::{Pair, Told};
-use runtime::net::{Address, ListenerId};
+use runtime::net::{Address, ListenerId, WayQuality};
 use runtime::{Event, Lock, Runtime, Slice};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -123,6 +123,8 @@ pub struct Reach {
     pub epoch: Option<u64>,
     /// The reason why the last connection to it broke or was not made.
     pub error: Option<Error>,
+    /// The quality of the connection for messages to it, over TCP.
+    pub way: Option<WayQuality>,
 }
 
 /// Another brick.
@@ -246,7 +248,13 @@ impl<S: PeerService> Peers<S> {
     }
     /// The state of a peer; None of a brick that is none.
     pub fn reach(&self, peer: PeerId) -> Option<Reach> {
-        self.peers.get(&peer).map(|peer| peer.pair.lock().reach())
+        let peer = self.peers.get(&peer)?;
+        let (reach, lane) = {
+            let pair = peer.pair.lock();
+            (pair.reach(), pair.parcels())
+        };
+        let way = lane.and_then(|lane| self.runtime.net.way(lane.connection).ok());
+        Some(Reach { way, ..reach })
     }
     /// Has new connections use other credentials.
     pub fn renew(&self, credentials: Credentials) {

@@ -170,6 +170,6 @@ impl Pair {
     }
     /// The state for an operator.
     pub fn reach(&self) -> Reach {
-        Reach { is_connected: self.is_told, epoch: self.epoch, error: self.error.clone() }
+        Reach { is_connected: self.is_told, epoch: self.epoch, error: self.error.clone(), way: None }
     }
 }
