@@ -120,7 +120,7 @@ fn frames_arrive_whole_and_in_order_between_simulated_hosts() {
     }
 }
 
-/// What is to be sent counts once for the bound, though a send takes only a part of it.
+/// Frames that are to be sent count once for the bound, though a send takes only a part of them.
 #[test]
 fn what_waits_behind_a_send_counts_once() {
     let mut fleet = Fleet::with_patience(1, 3_600_000_000_000);

@@ -72,7 +72,7 @@ impl Groups {
                         return Ok(answer);
                     }
                     match self.replication.is_some() {
-                        true => Box::pin(self.replicated_at(answer.position, awaited, &context.span)).await?,
+                        true => Box::pin(self.replicated_at(answer.position, awaited.batch(), &context.span)).await?,
                         false => self.committed(awaited, sync, &context.span).await?,
                     }
                     return Ok(answer);

@@ -236,7 +236,8 @@ impl Groups {
         }
         match &receipt {
             Some(receipt) if self.replication.is_some() => {
-                Box::pin(self.replicated_at(Some(receipt.position(sync)), receipt.awaited, &context.span)).await?;
+                Box::pin(self.replicated_at(Some(receipt.position(sync)), receipt.awaited.batch(), &context.span))
+                    .await?;
             }
             Some(receipt) => self.committed(receipt.awaited, sync, &context.span).await?,
             None => self.all_committed(sync, Some(&context.span)).await?,

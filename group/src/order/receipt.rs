@@ -6,7 +6,6 @@
 use crate::state::State;
 use crate::{Groups, Position};
 use base::{Index, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
-use runtime::ledger::Phases;
 use runtime::{Span, Stage};
 use store::format::record::Head;
 use store::format::values::TermRow;
@@ -22,9 +21,9 @@ impl Awaited {
     pub fn in_batch(batch: u64) -> Awaited {
         Awaited(batch)
     }
-    /// The phases of the log's latest commit, if it has the record.
-    pub fn phases(self, log: &store::log::Log) -> Option<Phases> {
-        log.phases_of(self.0)
+    /// The log's batch with the record.
+    pub fn batch(self) -> u64 {
+        self.0
     }
     /// True if there is nothing to wait for.
     pub fn is_nothing(self) -> bool {

@@ -46,7 +46,7 @@ impl Acks {
             *took_ns += now.saturating_sub(sent);
         }
     }
-    /// What was sent may never arrive.
+    /// The connection broke, or the role ended: messages under way may never arrive.
     pub fn lost(&mut self) {
         self.under_way.clear();
     }

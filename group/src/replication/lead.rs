@@ -1,7 +1,6 @@
 //! The leader's side: changes become records of the group's order, and answers wait until what they tell of is committed (rules P1, P20).
 
 use crate::heal::HealStatus;
-use crate::order::receipt::Awaited;
 use crate::replica::acks::Acknowledged;
 use crate::replica::kept::{Carried, Kept, shadow_of};
 use crate::replica::{Fate, elsewhere};
@@ -46,7 +45,7 @@ pub struct Follower {
     pub lacks: u64,
     /// It asks for what is no longer kept.
     pub heals: bool,
-    /// What it has acknowledged since this process began to lead, by how much was under way.
+    /// Its acknowledgements since this process began to lead, by how much was under way.
     pub acknowledged: Vec<Acknowledged>,
     /// Records that became committed by its acknowledgement: those of which it was the last one that was needed.
     pub needed: u64,
@@ -85,12 +84,12 @@ impl Groups {
         }
     }
 
-    /// Waits until the record of an answer is committed. The time goes to this brick's log, as far as that had it by then, and the rest to
+    /// Waits until the record of an answer, which is in this batch of the log, is committed. The time goes to this brick's log, as far as that had it by then, and the rest to
     /// the others. Errors: as `replicated`.
-    pub(crate) async fn replicated_at(&self, position: Option<Position>, awaited: Awaited, span: &Span) -> Result<()> {
+    pub(crate) async fn replicated_at(&self, position: Option<Position>, batch: u64, span: &Span) -> Result<()> {
         let Position { group, term, index, .. } = position.expect("who waits has ordered a record");
         self.replicated(group, (term, index)).await?;
-        if let Some(phases) = awaited.phases(&self.store().log) {
+        if let Some(phases) = self.store().log.phases_of(batch) {
             span.mark_commit(phases, phases.ended);
         }
         span.mark(Stage::Peer, self.stamp());
@@ -118,10 +117,8 @@ impl Groups {
                 false => return Err(elsewhere()),
             }
         };
-        if !active(Bug::ReadUncommitted) {
-            if self.replicated(number, (term, seen)).await? {
-                context.span.mark(Stage::Peer, self.stamp());
-            }
+        if !active(Bug::ReadUncommitted) && self.replicated(number, (term, seen)).await? {
+            context.span.mark(Stage::Peer, self.stamp());
         }
         answer
     }

@@ -3,13 +3,12 @@
 
 use super::Replication;
 use crate::Groups;
-use crate::data::near::RUN_BLOCKS_MAX;
 use crate::replica::codec::{Told, put_told};
 use crate::replica::kept::Kept;
 use crate::replica::{Replica, pieces};
 use crate::state::State;
 use base::checksum::crc32c;
-use base::limits::BLOCK_BYTES;
+use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
 use base::{Error, GroupId, Index, Kind, ReplicaId, Result, Term};
 use order_raft::{Body, Message};
 use runtime::transfer::Transfer;
@@ -24,6 +23,8 @@ use wire::peer::{PARCEL_BLOCKS_MAX, Parcel, PeerId, QUEUED_BYTES_MAX};
 const SHIPMENT_BYTES_MAX: usize = QUEUED_BYTES_MAX / 2;
 /// Reads that are under way at a time: enough for the rate of a fast drive, few enough to leave it to clients.
 const READS_MAX: usize = 32;
+/// Blocks of a read: the largest transfer.
+const READ_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
 /// Blocks between two payloads that are read with them: between batches of the log lie their descriptions.
 const GAP_BLOCKS_MAX: u16 = 4;
 
@@ -87,7 +88,7 @@ fn transfers(mut rest: &[Wanted]) -> Vec<&[Wanted]> {
         let (from, mut end) = (first.run.place, first.end());
         let is_near = |wanted: &&Wanted| {
             let place = wanted.run.place;
-            let fits = place.segment == from.segment && wanted.end().max(end) - from.block <= RUN_BLOCKS_MAX;
+            let fits = place.segment == from.segment && wanted.end().max(end) - from.block <= READ_BLOCKS_MAX;
             let is_near = fits && place.block <= end + GAP_BLOCKS_MAX;
             end = end.max(wanted.end());
             is_near

@@ -74,7 +74,7 @@ fn a_log_that_is_full_goes_on() {
     }
 }
 
-/// What it has not got comes from the leader's device: reading that takes less time than clients took to write it.
+/// The records that it lacks come from the leader's device: reading them takes less time than clients took to write them.
 #[test]
 fn a_follower_that_was_away_is_soon_in_sync() {
     for seed in 0..crate::rig::seeds(2) {
