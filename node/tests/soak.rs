@@ -1,4 +1,4 @@
-//! Churn on a nearly full brick on a real mount, for `SINTER_SOAK` seconds (180 if not set): several clients create,
+//! Churn on a nearly full brick on a real mount, for `SINTER_SOAK` seconds (120 if not set): several clients create,
 //! overwrite, append, truncate, rename, delete, sync and read back, and know every byte that they wrote. At the end
 //! the brick counts exactly the blocks that they know of, and none once all is deleted; the daemon's memory does not
 //! grow meanwhile, and no operation fails or takes long.
@@ -49,7 +49,7 @@ fn early() -> Duration {
 }
 
 fn seconds() -> u64 {
-    let seconds = daemon::setting("SINTER_SOAK", 180);
+    let seconds = daemon::setting("SINTER_SOAK", 120);
     assert!(seconds >= 120, "SINTER_SOAK: memory is compared with that of the first minute, which takes another");
     seconds
 }
