@@ -27,7 +27,7 @@ pub use order_raft::support::{BrickId, Ended};
 pub use replica::acks::Acknowledged;
 pub use replica::codec as replica_codec;
 pub use replica::heal as heal_codec;
-pub use replication::{Follower, ReplicaStatus, Replicas};
+pub use replication::{Follower, ReplicaStatus, Replicas, announce};
 pub use wire::{Answer, Context, Position};
 
 use base::limits::BLOCK_BYTES;

@@ -232,6 +232,10 @@ impl Brick {
             let what = "the brick's segments lie in its directory: leave --device out";
             return Err(failed(Error::new(Kind::Invalid, what)));
         }
+        if let Some(member) = member {
+            // Who can't be told, or not now, finds out later.
+            drop(member.announce(&runtime, superblock.epoch + 1));
+        }
         // The index needs room to open. The store looks again, goes on looking, and tells of what fails.
         let brick_bytes = u64::from(superblock.segments) * superblock.segment_bytes;
         drop(store::host::Host::default().look(&*runtime.disk, brick_bytes));

@@ -7,8 +7,9 @@ use crate::state::State;
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
 use base::{Index, Kind, ReplicaId, Result, Sync};
-use order_raft::support::{ASK_EVERY_NS, BrickId, hangs};
+use order_raft::support::{ASK_EVERY_NS, Ask, BrickId, Epoch, Stamp, Wish, hangs};
 use order_raft::{Body, Member, Message};
+use runtime::Runtime;
 use runtime::net::Address;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
@@ -31,6 +32,22 @@ const DOUBLED_MAX: u32 = 4;
 const HEALING_WAITS_NS: u64 = 5_000_000_000;
 /// The pause before a message that the brick had no room for is tried again.
 const AGAIN_NS: u64 = 50_000_000;
+
+/// Tells the other bricks of `addresses` that a process of this brick begins, and with that its former one has ended: whatever they have promised
+/// to that one is void, so that another one can lead while this one replays its log. `me`: with the epoch that the process is about to have. The
+/// caller holds the brick's lock. Who can't be told waits as ever.
+pub fn announce(runtime: &Runtime, me: Me, addresses: Vec<(BrickId, Address)>, trust: Option<Trust>) {
+    for (brick, address) in addresses {
+        let (there, trust) = (runtime.clone(), trust.clone());
+        runtime.spawn(0, move || async move {
+            // The first stamp of that epoch: if this process ends before its epoch is durable, the next one has the same, perhaps on a clock that
+            // begins anew.
+            let asked = Stamp { epoch: Epoch(me.epoch), at: 0 };
+            let pulse = pulse_bytes(&Pulse::Ask(Ask { asked, wish: Wish::Nothing, seen: None }));
+            drop(wire::peer::announce(&there, me, (PeerId(brick.0), &address), trust.as_ref(), &pulse).await);
+        });
+    }
+}
 
 impl Groups {
     /// Starts the tasks of a brick with replicas.

@@ -20,6 +20,7 @@ mod ship;
 mod tenure;
 mod work;
 
+pub use drive::announce;
 pub use lead::{Follower, ReplicaStatus};
 
 use crate::Groups;

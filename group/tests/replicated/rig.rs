@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use store::index::model::ModelIndex;
 use store::{FormatOptions, Opening};
+use wire::peer::{Me, PeerId};
 
 pub const BRICKS: usize = 3;
 /// The host of the clients.
 pub const CLIENTS: usize = BRICKS;
 const PORT: u16 = 7401;
+const CLUSTER: [u8; 16] = [7; 16];
 pub const MS: u64 = 1_000_000;
 
 /// Number of seeds; `SINTER_SEEDS` asks for more.
@@ -53,6 +55,8 @@ pub struct Cluster {
     groups: Mutex<Vec<Option<Arc<Groups>>>>,
     mailboxes: Vec<(Mutex<VecDeque<Asked>>, Event)>,
     rng: Mutex<SplitMix>,
+    /// The time that a brick's start takes besides.
+    pub replay_ns: AtomicU64,
     pub options: Options,
 }
 
@@ -72,6 +76,7 @@ pub fn cluster(seed: u64, options: Options) -> (Fleet, Arc<Cluster>) {
         groups: Mutex::new(vec![None; BRICKS]),
         mailboxes: (0..BRICKS).map(|_| (Mutex::new(VecDeque::new()), Event::new())).collect(),
         rng: Mutex::new(SplitMix(seed ^ 0x5eed)),
+        replay_ns: AtomicU64::new(0),
         options,
     });
     (fleet, cluster)
@@ -98,12 +103,16 @@ impl Cluster {
                 store::format_brick(&runtime, options, async || Ok(())).await.expect("a blank disk can be formatted");
             }
             let opening = Opening::read(runtime.clone(), Arc::new(index), true).await.expect("a healthy brick opens");
+            let address = |number| cluster.hosts.links().address(number, PORT);
+            let others = (0..BRICKS).filter(|other| *other != number).map(|other| (brick(other), address(other)));
+            let others: Vec<_> = others.collect();
+            let me = Me { id: PeerId(brick(number).0), cluster: CLUSTER, epoch: opening.superblock().epoch + 1 };
+            group::announce(&runtime, me, others.clone(), None);
+            runtime.clock.sleep(cluster.replay_ns.load(Ordering::Relaxed)).await;
             let replicas = Replicas { me: brick(number), members: members(), ended: Ended::Somehow };
             let opened = Groups::open_replicated(opening, cluster.options, replicas).await;
             let (groups, _) = opened.expect("a healthy brick replays");
-            let address = |number| cluster.hosts.links().address(number, PORT);
-            let others = (0..BRICKS).filter(|other| *other != number).map(|other| (brick(other), address(other)));
-            groups.reach_others([7; 16], &address(number), others.collect(), None).expect("nobody listens there");
+            groups.reach_others(CLUSTER, &address(number), others, None).expect("nobody listens there");
             cluster.groups.lock().expect("no panic")[number] = Some(groups.clone());
             let (serving, there) = (runtime.clone(), cluster.clone());
             runtime.spawn(1, move || async move { there.serve(number, &groups, &serving).await });

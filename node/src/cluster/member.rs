@@ -13,11 +13,14 @@ use group::{ReplicaStatus, Replicas};
 use layer::{Leading, Served, Tenures};
 use order_raft::Member as Replicated;
 use order_raft::support::{BrickId, Ended};
+use runtime::Runtime;
+use runtime::net::Address;
 use runtime::real::Directory;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::format::Uuid;
 use store::format::superblock::{REPLICAS, Superblock};
+use wire::peer::{Me, PeerId};
 use wire::server::Server;
 use wire::tls::Strangers;
 
@@ -80,6 +83,22 @@ impl Member {
         // No process says yet, as the last thing that it does, that it supports nobody.
         Replicas { me: brick_id(self.place()), members, ended: Ended::Somehow }
     }
+    /// Tells the other nodes that a process of this one begins. `epoch`: the one that it is about to have.
+    pub fn announce(&self, runtime: &Runtime, epoch: u64) -> Result<()> {
+        let trust = self.badge()?.map(|badge| badge.trust(runtime)).transpose()?;
+        let me = Me { id: PeerId(brick_id(self.place()).0), cluster: self.cluster.id, epoch };
+        group::announce(runtime, me, self.others()?, trust);
+        Ok(())
+    }
+    /// The other nodes' bricks, and where they are.
+    fn others(&self) -> Result<Vec<(BrickId, Address)>> {
+        let others = self.cluster.nodes.iter().filter(|node| node.brick != self.brick());
+        others.map(|node| Ok((brick_id(node), node.peers.resolve()?))).collect()
+    }
+    /// The node's certificate and keys; None if all nodes are of this machine.
+    fn badge(&self) -> Result<Option<Badge>> {
+        self.cluster.name.is_some().then(|| Badge::read(&self.data, &self.cluster)).transpose()
+    }
     fn place(&self) -> &Place {
         &self.cluster.nodes[self.position]
     }
@@ -138,13 +157,10 @@ struct Far {
 impl Node {
     /// Connects an open brick to the others.
     pub fn start(brick: &Brick, member: Member) -> Result<Node> {
-        let Member { data, cluster, position } = &member;
         let own = member.place();
-        let others = cluster.nodes.iter().enumerate().filter(|(at, _)| at != position);
-        let others = others.map(|(_, node)| Ok((brick_id(node), node.peers.resolve()?)));
-        let others = others.collect::<Result<Vec<_>>>()?;
-        let (runtime, groups, id) = (brick.runtime(), brick.groups(), cluster.id);
-        let badge = cluster.name.is_some().then(|| Badge::read(data, cluster)).transpose()?.map(Arc::new);
+        let others = member.others()?;
+        let (runtime, groups, id) = (brick.runtime(), brick.groups(), member.cluster.id);
+        let badge = member.badge()?.map(Arc::new);
         let trust = badge.as_ref().map(|badge| badge.trust(runtime)).transpose()?;
         groups.reach_others(id, &own.peers.resolve()?, others, trust)?;
         let served = Served::new(groups.clone(), &own.name, id, brick.stack_of());

@@ -1,11 +1,11 @@
 //! Connections that peers make: who they are, and what they send.
 
 use super::pair::{Pair, Turn};
-use super::{PULSE_BYTES_MAX, Parcel, Peer, PeerService, Peers};
+use super::{PULSE_BYTES_MAX, Parcel, Peer, PeerService, Peers, check_certificate};
 use crate::codec::Body;
 use crate::codec::hello::{Reason, Refused, VERSIONS};
 use crate::codec::peer::{ParcelBody, PeerHello, PeerOk, Purpose};
-use crate::lane::{Came, Cipher, Lane, Reader};
+use crate::lane::{Came, Lane, Reader};
 use crate::tls::Tls;
 use crate::{FrameKind, Header};
 use base::limits::BLOCK_BYTES;
@@ -77,23 +77,14 @@ impl<S: PeerService> Peers<S> {
         let Some(peer) = self.peers.get(&hello.who) else {
             return refuse(Reason::Member, format!("brick {} is none of this brick's peers", hello.who));
         };
-        if let Err(error) = self.check_certificate(lane, hello.who) {
+        let trust = self.trust.lock().clone();
+        if let Err(error) = check_certificate(trust.as_ref(), lane, hello.who) {
             return refuse(Reason::Stranger, Refused::nonsense(error).text.into());
         }
         if hello.lane != 0 {
             return Err(Refused::protocol("this brick takes one connection of each purpose"));
         }
         Ok(Some((peer.clone(), hello)))
-    }
-    /// Checks that a connection's other end has this brick's certificate, where certificates are asked for. Errors: `Permission`.
-    pub(super) fn check_certificate(&self, lane: &Lane, peer: super::PeerId) -> Result<()> {
-        let Some(brick_of) = self.trust.lock().as_ref().map(|trust| trust.brick_of.clone()) else { return Ok(()) };
-        let certificate = lane.cipher.as_ref().and_then(Cipher::peer);
-        let of = certificate.map(|certificate| brick_of(&certificate)).transpose()?;
-        if of == Some(peer) {
-            return Ok(());
-        }
-        Err(Error::new(Kind::Permission, "the certificate is not of the brick that it was shown for").with(peer))
     }
     /// Takes what a peer sends until the connection ends, or another one replaces it. Errors: the reason to tell the peer.
     async fn take_in(

@@ -11,15 +11,18 @@
 //! Absent by design: what messages mean, and sending them again; members that change; several connections of parcels, by core, for
 //! which the hello has a number.
 
+mod announce;
 mod incoming;
 mod outgoing;
 mod pair;
+
+pub use announce::announce;
 
 pub use crate::codec::peer::{PARCEL_BLOCKS_MAX, PARCEL_BYTES_MAX, PULSE_BYTES_MAX, PeerId};
 
 use crate::codec::Sums;
 use crate::codec::peer::{ParcelBody, Purpose};
-use crate::lane::Lane;
+use crate::lane::{Cipher, Lane};
 use crate::strangers::{self, Strangers};
 use crate::tls::Credentials;
 use crate::{FrameKind, Header, frame};
@@ -138,6 +141,19 @@ struct Peer {
     knocked: Event,
     /// Notified when an incoming connection may have its turn.
     changed: Event,
+}
+
+/// Checks that a connection's other end has this brick's certificate, where certificates are asked for. Errors: `Permission`.
+fn check_certificate(trust: Option<&Trust>, lane: &Lane, peer: PeerId) -> Result<()> {
+    let Some(trust) = trust else { return Ok(()) };
+    let certificate = lane.cipher.as_ref().and_then(Cipher::peer);
+    let of = certificate.map(|certificate| (trust.brick_of)(&certificate)).transpose()?;
+    match of == Some(peer) {
+        true => Ok(()),
+        false => {
+            Err(Error::new(Kind::Permission, "the certificate is not of the brick that it was shown for").with(peer))
+        }
+    }
 }
 
 /// A brick's connections to its peers; see the module.

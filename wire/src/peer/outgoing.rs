@@ -1,6 +1,6 @@
 //! Connections that a brick makes to a peer: one of each purpose, made again for ever.
 
-use super::{Peer, PeerService, Peers};
+use super::{Peer, PeerService, Peers, Trust, check_certificate};
 use crate::codec::Body;
 use crate::codec::hello::{Refused, VERSIONS};
 use crate::codec::peer::{PeerHello, PeerOk, Purpose};
@@ -82,23 +82,15 @@ impl<S: PeerService> Peers<S> {
     async fn greet(&self, peer: &Peer, purpose: Purpose, lane: &Lane, reader: &mut Reader) -> Result<u64> {
         let super::Me { id: who, cluster, epoch } = self.me;
         let hello = PeerHello { versions: VERSIONS, features: 0, cluster, who, whom: peer.id, epoch, purpose, lane: 0 };
-        lane.outbox.push(None, |out| hello.frame(out, Header::new(FrameKind::PeerHello)));
+        let trust = self.trust.lock().clone();
         let mut came = None;
-        let answer = async { came = Some(reader.next().await) };
+        let answer = async { came = Some(exchange(&hello, trust.as_ref(), lane, reader).await) };
         let ended = async {
             either(self.runtime.clock.sleep(HELLO_WITHIN_NS), self.stopped()).await;
         };
         either(answer, ended).await;
         let late = || Error::new(Kind::Interrupted, "the other brick is connected, and does not say who it is");
-        let came = came.ok_or_else(late)??.ok_or_else(gone)?;
-        match came.header.kind {
-            FrameKind::PeerOk => {
-                self.check_certificate(lane, peer.id)?;
-                Ok(PeerOk::decode(reader.body())?.epoch)
-            }
-            FrameKind::Refused => Err(refused(reader.body())),
-            _ => Err(unexpected()),
-        }
+        came.ok_or_else(late)?
     }
     /// Keeps a connection until it ends. Returns the reason.
     async fn hold(&self, peer: &Peer, purpose: Purpose, lane: &Arc<Lane>, reader: &mut Reader, epoch: u64) -> Error {
@@ -127,6 +119,26 @@ impl<S: PeerService> Peers<S> {
         let over = peer.pair.lock().lost(purpose, lane);
         self.end(peer, &over);
         ended
+    }
+}
+
+/// Says who this brick is, and waits for the answer: the epoch of the peer's process. Errors: it refuses, or shows the certificate of another
+/// brick.
+pub(super) async fn exchange(
+    hello: &PeerHello,
+    trust: Option<&Trust>,
+    lane: &Lane,
+    reader: &mut Reader,
+) -> Result<u64> {
+    lane.outbox.push(None, |out| hello.frame(out, Header::new(FrameKind::PeerHello)));
+    let came = reader.next().await?.ok_or_else(gone)?;
+    match came.header.kind {
+        FrameKind::PeerOk => {
+            check_certificate(trust, lane, hello.whom)?;
+            Ok(PeerOk::decode(reader.body())?.epoch)
+        }
+        FrameKind::Refused => Err(refused(reader.body())),
+        _ => Err(unexpected()),
     }
 }
 
