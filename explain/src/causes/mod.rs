@@ -1,6 +1,7 @@
 //! The causes of slowness that can be named. Each is one function: from what happened in a window to a finding, if its
 //! evidence holds. A cause that needs a figure which the window lacks finds nothing.
 
+mod compared;
 mod core;
 mod device;
 mod index;

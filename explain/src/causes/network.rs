@@ -1,14 +1,11 @@
 //! The way of a client to its server, and the server as the client sees it.
 
+use super::compared::{Compared, SLOWER};
 use super::{per_request, percent, time};
 use crate::snapshot::{Network, Trips};
 use crate::{Finding, Times, Window};
 use runtime::Stage;
 
-/// Multiple of the usual time that counts as slower: means of one class differ by a fifth from second to second.
-const SLOWER: f64 = 1.3;
-/// Least share of the requests whose usual time is known.
-const KNOWN_MIN: f64 = 0.5;
 /// Number of the server's stages that are told.
 const STAGES_TOLD: usize = 3;
 
@@ -48,66 +45,25 @@ impl Part {
     }
 }
 
-/// The times of one part against what is usual.
-#[derive(Clone, Copy, Default, Debug)]
-struct Compared {
-    requests: f64,
-    took_ns: f64,
-    /// Requests of classes whose usual time is known; their times, and the times that they usually take.
-    known: f64,
-    known_ns: f64,
-    usual_ns: f64,
-}
-
-impl Compared {
-    fn of(part: Part, window: &Window, network: &Network) -> Compared {
-        let (mut all, less_ns) = (Compared::default(), part.less_ns(window));
-        for trips in &network.trips {
-            let times = part.times(trips);
-            let count = times.count as f64;
-            let took_ns = (times.sum_ns as f64 - less_ns * count).max(0.0);
-            all.requests += count;
-            all.took_ns += took_ns;
-            let class = (&*part.class_name(&trips.verb), trips.bytes_max, trips.depth);
-            if let Some(usual_ns) = window.after.baseline.usual_ns(class) {
-                all.known += count;
-                all.known_ns += took_ns;
-                all.usual_ns += usual_ns * count;
-            }
-        }
-        all
+fn compared(part: Part, window: &Window, network: &Network) -> Compared {
+    let (mut all, less_ns) = (Compared::default(), part.less_ns(window));
+    for trips in &network.trips {
+        let times = part.times(trips);
+        let count = times.count as f64;
+        let took_ns = (times.sum_ns as f64 - less_ns * count).max(0.0);
+        all.add(window, count, took_ns, (&part.class_name(&trips.verb), trips.bytes_max, trips.depth));
     }
-    /// The time as a multiple of the usual one; 1 if that is not known of most requests.
-    fn slower(&self) -> f64 {
-        match self.known >= self.requests * KNOWN_MIN && self.usual_ns > 0.0 {
-            true => (self.known_ns / self.usual_ns).max(1.0),
-            false => 1.0,
-        }
-    }
-    /// Nanoseconds of all requests that would go if it were as it usually is.
-    fn excess_ns(&self) -> f64 {
-        self.took_ns * (1.0 - 1.0 / self.slower())
-    }
-    fn word(&self, what: &str) -> String {
-        let mean_ns = self.took_ns / self.requests.max(1.0);
-        let slower = self.slower();
-        format!(
-            "{what} {} where that usually takes {} ({slower:.1} times, {:.0} requests)",
-            time(mean_ns),
-            time(mean_ns / slower),
-            self.requests
-        )
-    }
+    all
 }
 
 /// The way to the server, if requests take longer on it than they usually do.
 pub fn find(window: &Window) -> Option<Finding> {
     let network = window.network.as_ref()?;
-    let part = Compared::of(Part::Wire, window, network);
+    let part = compared(Part::Wire, window, network);
     if part.slower() < SLOWER {
         return None;
     }
-    let mut evidence = vec![part.word("a request is on its way there and back for")];
+    let mut evidence = vec![part.word("a request is on its way there and back for", "requests")];
     evidence.push(format!(
         "the round-trip time is {} now; this machine has sent {} segments again",
         time(network.round_trip_ns as f64),
@@ -130,7 +86,7 @@ pub fn find(window: &Window) -> Option<Finding> {
 pub fn find_server(window: &Window) -> Option<Finding> {
     let network = window.network.as_ref()?;
     let limit_ns = window.stage_ns(&[Stage::Limit.name()]);
-    let part = Compared::of(Part::Server, window, network);
+    let part = compared(Part::Server, window, network);
     let slower_ns = if part.slower() < SLOWER { 0.0 } else { part.excess_ns() };
     if limit_ns > 0.0 && limit_ns >= slower_ns {
         let evidence = vec![format!("a request waits {} for limits", per_request(window, &[Stage::Limit.name()]))];
@@ -143,7 +99,7 @@ pub fn find_server(window: &Window) -> Option<Finding> {
         return None;
     }
     let late = format!("its cores look at a request {} after it has come", time(window.server_late_ns()));
-    let evidence = vec![part.word("the server has a request for"), stages(window), late];
+    let evidence = vec![part.word("the server has a request for", "requests"), stages(window), late];
     let next = "`sinter explain` on the server names the cause";
     Some(Finding::new("server", network.server.clone(), window, slower_ns, evidence, next))
 }

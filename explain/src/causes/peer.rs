@@ -1,14 +1,11 @@
 //! The other nodes of a cluster, as the one that leads sees them: a change is answered once enough of them have it.
 
+use super::compared::{Compared, SLOWER};
 use super::{per_request, time};
 use crate::snapshot::Peer;
 use crate::{Finding, Window};
 use runtime::Stage;
 
-/// Multiple of the usual time that counts as slower, as for the way to a server.
-const SLOWER: f64 = 1.3;
-/// Least share of the acknowledgements whose usual time is known.
-const KNOWN_MIN: f64 = 0.5;
 /// Share of an acknowledgement's time from which on it is the network's.
 const WAY_MIN: f64 = 0.5;
 
@@ -17,63 +14,39 @@ pub fn class_name(brick: &str) -> String {
     format!("peer {brick}")
 }
 
-/// The acknowledgements of one node against what is usual.
-struct Compared {
-    mean_ns: f64,
-    /// Multiple of the usual time; 1 if that is not known of most of them.
-    slower: f64,
-    count: u64,
+fn compared(peer: &Peer, window: &Window) -> Compared {
+    let (mut all, class) = (Compared::default(), class_name(&peer.brick));
+    for acks in &peer.acks {
+        all.add(window, acks.count as f64, acks.took_ns as f64, (&class, 0, acks.depth));
+    }
+    all
 }
 
-impl Compared {
-    fn of(peer: &Peer, window: &Window) -> Compared {
-        let (mut count, mut took_ns, mut known, mut known_ns, mut usual_ns) = (0, 0.0, 0, 0.0, 0.0);
-        for acks in &peer.acks {
-            count += acks.count;
-            took_ns += acks.took_ns as f64;
-            if let Some(usual) = window.after.baseline.usual_ns((&class_name(&peer.brick), 0, acks.depth)) {
-                known += acks.count;
-                known_ns += acks.took_ns as f64;
-                usual_ns += usual * acks.count as f64;
-            }
-        }
-        let is_known = known as f64 >= count as f64 * KNOWN_MIN && usual_ns > 0.0;
-        let slower = if is_known { (known_ns / usual_ns).max(1.0) } else { 1.0 };
-        Compared { mean_ns: took_ns / count.max(1) as f64, slower, count }
-    }
-    fn word(&self, peer: &Peer) -> String {
-        format!(
-            "{} acknowledges a message after {} where that usually takes {} ({:.1} times, {} messages)",
-            peer.node,
-            time(self.mean_ns),
-            time(self.mean_ns / self.slower),
-            self.slower,
-            self.count
-        )
-    }
+fn word(peer: &Peer, compared: &Compared) -> String {
+    compared.word(&format!("{} acknowledges a message after", peer.node), "messages")
 }
 
 /// The node on which most changes wait, if it acknowledges them later than it usually does.
 pub fn find(window: &Window) -> Option<Finding> {
     let waits_ns = window.stage_ns(&[Stage::Peer.name()]);
     let peer = window.peers.iter().filter(|peer| peer.needed > 0).max_by_key(|peer| peer.needed)?;
-    let compared = Compared::of(peer, window);
-    if compared.slower < SLOWER || waits_ns == 0.0 {
+    let acks = compared(peer, window);
+    if acks.slower() < SLOWER || waits_ns == 0.0 {
         return None;
     }
     let all: u64 = window.peers.iter().map(|peer| peer.needed).sum();
     let mut evidence = vec![
         format!("a request waits {} until enough nodes have its change", per_request(window, &[Stage::Peer.name()])),
         format!("for {} of {all} changes {} was the last one that was needed", peer.needed, peer.node),
-        compared.word(peer),
+        word(peer, &acks),
     ];
     for other in window.peers.iter().filter(|other| other.brick != peer.brick) {
         evidence.push(match other.connected {
-            true => Compared::of(other, window).word(other),
+            true => word(other, &compared(other, window)),
             false => format!("{} is not connected, so no change can do without {}", other.node, peer.node),
         });
     }
-    let is_far = peer.round_trip_ns as f64 > compared.mean_ns * WAY_MIN;
+    let is_far = peer.round_trip_ns as f64 > acks.mean_ns() * WAY_MIN;
     if peer.round_trip_ns > 0 {
         let (round_trip, again) = (time(peer.round_trip_ns as f64), peer.retransmits);
         evidence.push(format!(
@@ -85,7 +58,7 @@ pub fn find(window: &Window) -> Option<Finding> {
         true => format!("look at the network between this node and {} (ping, `ss -ti`)", peer.node),
         false => format!("`sinter explain` on {} names the cause there", peer.node),
     };
-    let excess_ns = waits_ns * (1.0 - 1.0 / compared.slower);
+    let excess_ns = waits_ns * acks.excess();
     Some(Finding::new("peer", peer.node.clone(), window, excess_ns, evidence, &next))
 }
 

@@ -202,13 +202,13 @@ impl Cluster {
     pub fn status(&self, number: usize) -> Option<ReplicaStatus> {
         self.groups(number)?.replica_status(base::GroupId(0))
     }
-    /// The brick that serves, if one is known to.
     /// The number of records that a follower lacks, as its leader knows it.
     pub fn lacks(&self, leader: usize, follower: usize) -> Option<u64> {
         self.groups(leader)
             .and_then(|groups| groups.follower(base::GroupId(0), brick(follower)))
             .map(|known| known.lacks)
     }
+    /// The brick that serves, if one is known to.
     pub fn leader(&self) -> Option<usize> {
         (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.serves(base::GroupId(0))))
     }
