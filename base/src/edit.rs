@@ -148,6 +148,11 @@ pub enum Edit {
     FollowedPut { id: IntentId },
     /// The intent is gone, so the mark that this group has followed it may go.
     FollowedDrop { id: IntentId },
+    /// These inodes of this group are held for a change that another group is about to decide: nobody else changes them or looks at
+    /// them until it has. All that the change holds here, in place of what it held before.
+    LockPut { id: IntentId, inos: Box<[Ino]> },
+    /// The change was decided, and this group has its part; or it never will be.
+    LockDrop { id: IntentId },
     /// A volume exists (group 0, volume 0).
     VolumePut(Volume),
     /// A volume is gone, with all that is in it in this group.

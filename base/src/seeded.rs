@@ -282,6 +282,18 @@ pub enum Bug {
     LeaseUnasked,
     /// A leader answers a read with what is not committed yet (rule P20).
     ReadUncommitted,
+    /// A group tells what it holds for a change before that is committed.
+    HoldUncommitted,
+    /// What is held for a change is looked at and changed by others.
+    HoldIgnored,
+    /// The parts of a change are sent before its decision is committed.
+    PartBeforeDecision,
+    /// A group takes its part of a change again when it is told again.
+    PartTwice,
+    /// A change is decided though others may have been told that it never will be.
+    DecidedUnasked,
+    /// What became of a change is told by a replica that may not know.
+    FateGuessed,
     /// A leader that was deposed keeps what it had ordered and is void (rule L6).
     VoidKept,
     /// A checkpoint takes what is ordered and not committed (rule P21).
@@ -300,7 +312,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 144] = [
+    pub const ALL: [Bug; 150] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -438,6 +450,12 @@ impl Bug {
         Bug::CommitUnawaited,
         Bug::LeaseUnasked,
         Bug::ReadUncommitted,
+        Bug::HoldUncommitted,
+        Bug::HoldIgnored,
+        Bug::PartBeforeDecision,
+        Bug::PartTwice,
+        Bug::DecidedUnasked,
+        Bug::FateGuessed,
         Bug::VoidKept,
         Bug::UncommittedCheckpoint,
         Bug::RestUnsent,

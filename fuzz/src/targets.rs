@@ -282,6 +282,8 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::IntentDrop { id },
             Edit::FollowedPut { id },
             Edit::FollowedDrop { id },
+            Edit::LockPut { id, inos: [Ino(3), Ino(4)].into() },
+            Edit::LockDrop { id },
             Edit::VolumePut(volume()),
             Edit::VolumeChange { name: attribute.clone(), volume: volume() },
             Edit::VolumeDrop { id: VolumeId(6) },

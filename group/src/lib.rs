@@ -6,6 +6,7 @@
 //! Q1).
 #![forbid(unsafe_code)]
 
+mod across;
 mod agents;
 mod change;
 mod data;

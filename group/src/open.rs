@@ -112,12 +112,6 @@ fn load_volumes(index: &dyn Index, state: &mut State) -> Result<()> {
     Ok(())
 }
 
-/// Refuses several groups where there are replicas: changes of several are not replicated yet.
-fn check_group_count(groups: u32) -> Result<()> {
-    let what = "a brick that others replicate has one group: format it with --groups 1";
-    if groups == 1 { Ok(()) } else { Err(Error::new(Kind::Unsupported, what).with(groups)) }
-}
-
 impl Groups {
     /// Replays the log, completes half-done changes, and starts the checkpoint task.
     pub async fn open(opening: Opening, options: Options) -> Result<(Arc<Groups>, Replay)> {
@@ -143,7 +137,6 @@ impl Groups {
         let runtime = opening.runtime().clone();
         let index = opening.index().clone();
         let superblock = opening.superblock();
-        replicas.as_ref().map_or(Ok(()), |_| check_group_count(superblock.groups))?;
         // Replayed blocks get this epoch as their birth, though they may have been written in an earlier one: births
         // only serve to compare which block is older.
         let (count, epoch) = (superblock.groups, superblock.epoch as u32);

@@ -266,6 +266,8 @@ fn edits_and_their_codes() {
         (14, 12, Edit::IntentDrop { id }),
         (15, 12, Edit::FollowedPut { id }),
         (16, 12, Edit::FollowedDrop { id }),
+        (37, 12 + 1 + 2 * 8, Edit::LockPut { id, inos: [ino, Ino(3)].into() }),
+        (38, 12, Edit::LockDrop { id }),
         (17, 28 + 5, Edit::VolumePut(volume.clone())),
         (29, 5 + 28 + 5, Edit::VolumeChange { name: name.clone(), volume }),
         (
@@ -295,6 +297,7 @@ fn edits_and_their_codes() {
             2 => drawn(&bytes, &[(9, 4, 0xffff_ffff), (13, 8, u64::MAX - 1), (21, 8, 9), (29, 8, 10)]),
             9 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 8, 4), (25, 1, 10), (26, 2, 3), (28, 1, b'x'.into())]),
             12 => drawn(&bytes, &[(1, 8, 2), (9, 8, 3), (17, 2, 3), (19, 4, 7), (27, 4, 9)]),
+            37 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 1, 2), (14, 8, 2), (22, 8, 3)]),
             13 => drawn(&bytes, &[(1, 4, 4), (5, 8, 5), (13, 2, 1), (15, 4, 1), (19, 4, 2), (23, 1, 1), (24, 1, 6)]),
             17 => drawn(&bytes, &[(1, 4, 6), (5, 8, 7), (13, 8, 8), (21, 2, 3)]),
             31 => {
@@ -451,6 +454,8 @@ fn keys_are_big_endian() {
     assert_eq!(keys::intent(id), with(group(0x16), &[(8, 8)]));
     assert_eq!(keys::followed(GroupId(6), id), with(group(0x17), &[(6, 4), (8, 8)]));
     assert_eq!(keys::followed_id(&keys::followed(GroupId(1), id)), id);
+    assert_eq!(keys::lock(GroupId(6), id), with(group(0x22), &[(6, 4), (8, 8)]));
+    assert_eq!(keys::lock_id(&keys::lock(GroupId(1), id)), id);
     assert_eq!(keys::session(GroupId(6), SessionId(9)), with(group(0x18), &[(9, 8)]));
     assert_eq!(keys::volume(b"ab"), part(&[(0, 8), (0x19, 1), (0x6162, 2)]));
     assert_eq!(keys::segment(SegmentId(3)), with(brick(0x30), &[(3, 4)]));

@@ -205,9 +205,10 @@ impl Groups {
         assert!(left.len() == count, "of {count} groups {} come back from the checkpoint", left.len());
         self.purging.store(left.iter().any(|left| !left.purges.is_empty()), Ordering::Release);
         for left in left {
+            let given = self.given_from(left.group);
             let mut state = self.state(left.group).state.lock();
             let merged = state.merged(left);
-            state.forget_kept(self.options.kept_records, self.given_from());
+            state.forget_kept(self.options.kept_records, given);
             drop(state);
             drop(merged);
         }

@@ -28,6 +28,9 @@ impl Groups {
         count: u32,
         plus: bool,
     ) -> Result<Answer> {
+        if self.is_across() {
+            Box::pin(self.free_to_list(context, dir)).await?;
+        }
         if !self.attributes(context, dir).await?.inode.is_directory() {
             return Err(Error::new(Kind::NotDirectory, "only directories can be listed"));
         }
@@ -40,7 +43,7 @@ impl Groups {
             .map(|(cookie, (name, ino, kind))| DirEntry { cookie, ino, kind, name, attr: None })
             .collect();
         if plus {
-            let filled = self.fill_attributes(context, &mut entries).await;
+            let filled = self.fill_attributes(context, dir, &mut entries).await;
             if filled.is_err() && context.keeps {
                 // The client does not get this answer, so it does not learn of these inodes.
                 let told = entries.iter().filter(|entry| entry.attr.is_some());
@@ -112,12 +115,17 @@ impl Groups {
         self.in_pool(Some(&context.span), read).await
     }
 
-    async fn fill_attributes(&self, context: &Context, entries: &mut [DirEntry]) -> Result<()> {
+    async fn fill_attributes(&self, context: &Context, dir: Ino, entries: &mut [DirEntry]) -> Result<()> {
         for _ in 0..2 {
             let mut missing = Vec::new();
             // Files lie in the group of their directory, so mostly one chunk has all entries.
+            let known = |entry: &DirEntry| !self.is_across() || entry.ino.group() == dir.group();
             let same = |one: &DirEntry, other: &DirEntry| one.ino.group() == other.ino.group();
             for of_group in entries.chunk_by_mut(same).flat_map(|entries| entries.chunks_mut(TOLD_AT_ONCE)) {
+                // Those of groups that another brick may lead are told there.
+                if !known(&of_group[0]) {
+                    continue;
+                }
                 self.tell_inodes(context, of_group, &mut missing);
             }
             if missing.is_empty() {

@@ -4,21 +4,28 @@ pub(crate) mod file_locks;
 mod list;
 pub(crate) mod local;
 pub(crate) mod session;
+mod several;
 
+use crate::across::Attempt;
+use crate::order::fetched::{Fetched, NOTHING};
 use crate::order::held::{GroupSet, Held, HeldView};
 use crate::order::receipt::Awaited;
 use crate::order::record::{Attached, Record};
 use crate::order::token::TokenGuard;
+use crate::replica::across::Want;
+use crate::replica::elsewhere;
 use crate::state::Range;
 use crate::state::load::wanted;
 use crate::{Answer, Groups};
 use base::limits::{BLOCK_BYTES, LAYERS_MAX};
 use base::{
-    Attr, Edit, Error, Follow, GroupId, Ino, Intent, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync, VolumeId,
+    Attr, Edit, Error, Follow, GroupId, Ino, Intent, IntentId, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync,
+    Term, VolumeId,
 };
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
+use several::lacks;
 use std::sync::atomic::Ordering;
 use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
 use wire::Context;
@@ -34,6 +41,25 @@ enum Step {
     Token(Vec<(Ino, Ino)>),
     /// There is no space for the names that it adds, by the latest count.
     Full(Error),
+    /// This of another group is needed, which has an order of its own.
+    Fetch(GroupId, Want),
+    /// Something is held for another change.
+    Barred(u64),
+}
+
+/// What an operation has on its way from one evaluation to the next.
+struct Trial<'a> {
+    /// The term in which it was asked for, where there are replicas: in a later one its client has asked again.
+    term: Option<Term>,
+    sync: Sync,
+    attached: Option<&'a Attached>,
+    range: Option<u64>,
+    /// The groups that are locked for it.
+    set: GroupSet,
+    /// Directories of which it is known, each with its new parent, that a move there closes no loop.
+    checked: Vec<(Ino, Ino)>,
+    /// What it has of groups with orders of their own.
+    across: Option<Box<Attempt<'a>>>,
 }
 
 impl Groups {
@@ -51,11 +77,12 @@ impl Groups {
         attached: Option<&Attached>,
         range: Option<u64>,
     ) -> Result<Answer> {
-        let sync = sync_of(op);
-        let mut set = first_groups(op);
+        let (sync, set) = (sync_of(op), self.first_groups(op));
+        let term = self.replication.as_ref().map(|_| self.state(deciding_group(op)).state.lock().replica().serves());
+        let term = term.transpose()?;
+        let mut trial = Trial { term, sync, attached, range, set, checked: Vec::new(), across: None };
         // Held from the check that the directories in `checked`, each with its new parent, close no loop.
         let mut token: Option<TokenGuard<'_>> = None;
-        let mut checked: Vec<(Ino, Ino)> = Vec::new();
         let mut counted = 0;
         self.throttle(op.mutates()).await?;
         if op.mutates() {
@@ -64,7 +91,7 @@ impl Groups {
         }
         loop {
             let before_ns = lock::waited_ns();
-            let step = self.try_change(context, op, sync, &mut set, attached, range, &checked);
+            let step = self.try_change(context, op, &mut trial);
             self.mark_order(&context.span, before_ns);
             match step? {
                 Step::Ordered(answer, awaited) => {
@@ -72,13 +99,13 @@ impl Groups {
                         return Ok(answer);
                     }
                     match self.replication.is_some() {
-                        true => Box::pin(self.replicated_at(answer.position, awaited.batch(), &context.span)).await?,
+                        true => Box::pin(self.replicated_change(&answer, awaited, &mut trial, context)).await?,
                         false => self.committed(awaited, sync, &context.span).await?,
                     }
                     return Ok(answer);
                 }
                 Step::Again(outcome) => return Box::pin(self.repeat(context, op, *outcome)).await,
-                Step::Load(Need::Group(group)) => set.insert(group),
+                Step::Load(Need::Group(group)) => trial.set.insert(group),
                 Step::Load(Need::Numbers) => self.reserve_numbers().await?,
                 Step::Load(need) => {
                     let wanted = wanted(need).expect("the other needs are of the index");
@@ -100,39 +127,45 @@ impl Groups {
                     }
                     context.span.mark(crate::order::admit::stage_of(&error), self.stamp());
                 }
+                Step::Fetch(group, want) => Box::pin(self.fetch_across(context, op, &mut trial, (group, want))).await?,
+                Step::Barred(ticket) => {
+                    // Nobody waits while others hold something for it.
+                    trial.across = None;
+                    trial.checked.clear();
+                    self.state(deciding_group(op)).ranges.after(ticket).await;
+                    context.span.mark(Stage::Range, self.stamp());
+                }
+                Step::Token(moved) if self.is_across() => {
+                    Box::pin(self.take_turn(context, op, &mut trial, moved)).await?;
+                    context.span.mark(Stage::Range, self.stamp());
+                }
                 Step::Token(moved) => {
                     drop(token.take());
                     token = Some(self.rename_token().take().await);
                     for (ino, parent) in &moved {
                         self.refuse_loop(context, *ino, *parent).await?;
                     }
-                    checked = moved;
+                    trial.checked = moved;
                     context.span.mark(Stage::Range, self.stamp());
                 }
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn try_change(
-        &self,
-        context: &Context,
-        op: &Op,
-        sync: Sync,
-        set: &mut GroupSet,
-        attached: Option<&Attached>,
-        range: Option<u64>,
-        checked: &[(Ino, Ino)],
-    ) -> Result<Step> {
+    fn try_change(&self, context: &Context, op: &Op, trial: &mut Trial<'_>) -> Result<Step> {
         let segment = self.store().log.segment_came.ticket();
-        let mut held = Held::new(self, set);
         let deciding = deciding_group(op);
+        let free = self.is_across().then(|| self.state(deciding).ranges.ticket());
+        let mut held = Held::new(self, &trial.set);
+        if trial.term.is_some_and(|term| held.of(deciding).replica().serves() != Ok(term)) {
+            return Err(elsewhere());
+        }
         if is_kept(op)
             && let Some(outcome) = held.of(deciding).result(context.session, context.request)?
         {
             return Ok(Step::Again(Box::new(outcome)));
         }
-        if let Some(step) = self.wait_for_range(context, op, range, &mut held) {
+        if let Some(step) = self.wait_for_range(context, op, trial.range, &mut held) {
             return Ok(step);
         }
         let volume = self.volume_of(context, op);
@@ -142,33 +175,53 @@ impl Groups {
         if matches!(op, Op::VolumeDelete { .. }) && held.of(deciding).is_out_of_numbers() {
             return Ok(Step::Load(Need::Numbers));
         }
-        let mut view = HeldView { held: &mut held, volume, session: context.session, now, spread, counted: None };
-        let mut decision = match evaluate(op, &caller, &mut view) {
-            Ok(decision) => decision,
-            Err(Stop::Error(error)) => return Err(error),
-            Err(Stop::Need(need)) => return Ok(Step::Load(need)),
+        let fetched = free.map(|_| trial.across.as_ref().map_or(&NOTHING, |across| &across.fetched));
+        let session = context.session;
+        let mut view = HeldView {
+            held: &mut held,
+            volume,
+            session,
+            now,
+            spread,
+            counted: None,
+            fetched,
+            wanted: None,
+            barred: false,
+        };
+        let mut decision = match (evaluate(op, &caller, &mut view), free) {
+            (Ok(decision), _) => decision,
+            (Err(Stop::Error(error)), _) => return Err(error),
+            (Err(Stop::Need(need)), None) => return Ok(Step::Load(need)),
+            (Err(Stop::Need(need)), Some(ticket)) => return lacks(&mut view, deciding, need, ticket),
         };
         let counted = view.counted;
         self.note_link_read(context, op, volume, &mut held);
         if decision.parts.is_empty()
-            && let Some(need) = tell_taken(op, volume, &mut held, &mut decision, counted)
+            && let Some(need) = tell_taken(op, volume, &mut held, (fetched, counted), &mut decision)
         {
             return Ok(Step::Load(need));
         }
         let moved = moved_directories(&decision);
-        if moved != checked && !active(Bug::LoopUnchecked) {
+        if moved != trial.checked && !active(Bug::LoopUnchecked) {
             return Ok(Step::Token(moved));
         }
         if matches!(op, Op::VolumeDelete { .. }) {
-            self.drop_everywhere(&mut held, &mut decision);
+            if let Some(step) = self.lacks_turn(trial) {
+                return Ok(step);
+            }
+            self.drop_everywhere(&mut held, fetched.and_then(|fetched| fetched.id), &mut decision);
         }
-        if let Some(attached) = attached {
+        if let Some(across) = &trial.across {
+            across.join(held.of(deciding), &mut decision)?;
+        }
+        if let Some(attached) = trial.attached {
             let part = decision.parts.first_mut().expect("what clears blocks has a part");
             part.edits.extend(attached.maps());
         }
         let (mut awaited, mut position) = (Awaited::default(), None);
         if let Some(first) = decision.parts.first().map(|part| part.group) {
             assert!(first == deciding, "a second delivery looks for its result in group {deciding}, not in {first}");
+            let (attached, sync) = (trial.attached, trial.sync);
             let receipt = match self.order(&mut held, context, &decision, attached, sync) {
                 Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
                 Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
@@ -229,7 +282,12 @@ impl Groups {
                     let volume = volumes.into_iter().find(|volume| volume.name == *name);
                     Reply::Volume(volume.ok_or_else(|| Error::new(Kind::NotFound, "the volume is gone again"))?)
                 }
-                _ => Reply::Attr(self.attributes(context, ino).await?),
+                _ => match Box::pin(self.attributes_of(context, op, ino)).await {
+                    Err(error) if error.kind == Kind::Stale => {
+                        return Err(Error::new(Kind::Stale, "the inode was made, and is gone again"));
+                    }
+                    attr => Reply::Attr(attr?),
+                },
             },
         };
         Ok(Answer { reply, data: None, position: None })
@@ -275,15 +333,18 @@ impl Groups {
         }
     }
 
-    /// Completes the deletion of a volume: every group drops its part, as followers of the catalogue's record.
-    fn drop_everywhere(&self, held: &mut Held<'_>, decision: &mut Decision) {
+    /// Completes the deletion of a volume: every group drops its part, as followers of the catalogue's record. `known`: the number by which the
+    /// groups know the change, if they have orders of their own.
+    fn drop_everywhere(&self, held: &mut Held<'_>, known: Option<IntentId>, decision: &mut Decision) {
         let deciding = decision.parts.first_mut().expect("a deletion has a part");
         let Some(Edit::VolumeDrop { id }) = deciding.edits.first() else { return };
         let id = *id;
         let state = held.of(deciding.group);
-        let intent = base::IntentId { group: deciding.group, number: state.row.next_intent };
-        state.row.next_intent += 1;
-        state.check_granted();
+        let intent = known.unwrap_or_else(|| {
+            state.row.next_intent += 1;
+            state.check_granted();
+            IntentId { group: deciding.group, number: state.row.next_intent - 1 }
+        });
         let others = self.states().iter().map(|group| group.number).filter(|group| *group != deciding.group);
         let follow: Vec<_> =
             others.map(|group| Follow { volume: VolumeId(0), group, edits: vec![Edit::VolumeDrop { id }] }).collect();
@@ -393,18 +454,6 @@ fn forget_elsewhere(session: (VolumeId, SessionId), held: &mut Held<'_>, decisio
     }
 }
 
-/// The groups that an operation concerns in any case. Evaluation may find that it concerns more.
-fn first_groups(op: &Op) -> GroupSet {
-    if matches!(op, Op::VolumeDelete { .. }) {
-        return GroupSet::all();
-    }
-    let mut set = GroupSet::one(deciding_group(op));
-    if let Some(group) = other_group(op) {
-        set.insert(group);
-    }
-    set
-}
-
 /// The group that an operation concerns from the start, beside the one that decides it.
 fn other_group(op: &Op) -> Option<GroupId> {
     match op {
@@ -468,12 +517,16 @@ fn tell_taken(
     op: &Op,
     volume: VolumeId,
     held: &mut Held<'_>,
+    (fetched, counted): (Option<&Fetched>, Option<(Ino, u64)>),
     decision: &mut Decision,
-    counted: Option<(Ino, u64)>,
 ) -> Option<Need> {
     let Reply::Attr(attr) = &mut decision.reply else { return None };
     let counted = counted.and_then(|(ino, blocks)| (ino == attr.ino).then_some(blocks));
-    match held.of(attr.ino.group()).blocks(volume, attr.ino, &attr.inode, counted) {
+    let Some(state) = held.get(attr.ino.group()) else {
+        attr.blocks = fetched.and_then(|fetched| fetched.blocks(attr.ino)).unwrap_or(attr.blocks);
+        return None;
+    };
+    match state.blocks(volume, attr.ino, &attr.inode, counted) {
         Some(blocks) => attr.blocks = blocks,
         None if matches!(op, Op::GetAttr { .. } | Op::Lookup { .. }) => return Some(Need::Inode(attr.ino)),
         None => {}
@@ -485,9 +538,10 @@ fn tell_taken(
 /// better than before.
 fn tell_changed(session: (VolumeId, SessionId), held: &mut Held<'_>, decision: &mut Decision) {
     forget_elsewhere(session, held, decision);
-    if let Reply::Attr(attr) = &mut decision.reply {
-        let blocks = held.of(attr.ino.group()).blocks(session.0, attr.ino, &attr.inode, None);
-        attr.blocks = blocks.unwrap_or(attr.blocks);
+    if let Reply::Attr(attr) = &mut decision.reply
+        && let Some(state) = held.get(attr.ino.group())
+    {
+        attr.blocks = state.blocks(session.0, attr.ino, &attr.inode, None).unwrap_or(attr.blocks);
     }
 }
 
@@ -508,12 +562,14 @@ fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'
     };
     let Reply::Attr(attr) = &decision.reply else { return false };
     let client = (volume, context.session);
+    // Of an inode that another brick leads its client learns there.
+    let Some(state) = held.get(attr.ino.group()) else { return false };
     if tells && context.keeps {
-        held.of(attr.ino.group()).known.told(client, attr.ino, attr.inode.links == 0);
+        state.known.told(client, attr.ino, attr.inode.links == 0);
     }
     let opens = opens && !active(Bug::OpenUncounted);
     if opens {
-        held.of(attr.ino.group()).known.opened(client, attr.ino);
+        state.known.opened(client, attr.ino);
     }
     opens
 }

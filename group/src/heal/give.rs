@@ -6,7 +6,7 @@ use crate::state::Block;
 use crate::state::load::Wanted;
 use crate::{Group, Groups};
 use base::limits::BLOCK_BYTES;
-use base::{Index, Ino, LeafKey, Place, Result, VolumeId};
+use base::{GroupId, Index, Ino, LeafKey, Place, Result, VolumeId};
 use order_raft::Position;
 use order_raft::support::BrickId;
 use runtime::tasks::run_background;
@@ -24,6 +24,7 @@ const GIVEN_NS: u64 = 60_000_000_000;
 /// The rows of one moment, for one brick.
 pub(super) struct Giving {
     to: BrickId,
+    group: GroupId,
     heal: u64,
     rows: Arc<dyn Engine>,
     purges: Arc<Purges>,
@@ -38,10 +39,11 @@ enum Found {
 }
 
 impl Healing {
-    /// The position from which on records must be kept for a brick that is given rows.
-    pub fn gives_from(&self, now: u64) -> Option<Index> {
+    /// The position from which on records of a group must be kept for a brick that is given its rows.
+    pub fn gives_from(&self, group: GroupId, now: u64) -> Option<Index> {
         let giving = self.giving.lock();
-        giving.as_ref().filter(|giving| now - giving.asked_ns < GIVEN_NS).map(|giving| giving.position.index)
+        let of_group = |giving: &&Giving| giving.group == group && now - giving.asked_ns < GIVEN_NS;
+        giving.as_ref().filter(of_group).map(|giving| giving.position.index)
     }
 }
 
@@ -103,7 +105,9 @@ impl Groups {
         }
         let (rows, purges, position) = {
             let mut giving = healing.giving.lock();
-            let Some(giving) = giving.as_mut().filter(|giving| giving.to == to && giving.heal == heal) else {
+            let Some(giving) =
+                giving.as_mut().filter(|giving| (giving.to, giving.group, giving.heal) == (to, group.number, heal))
+            else {
                 return Ok(nothing);
             };
             giving.asked_ns = self.store().runtime.clock.now_ns();
@@ -135,7 +139,8 @@ impl Groups {
             Ok((rows, purges, Position { index: row.applied, term: row.term }))
         };
         let (rows, purges, position) = run_background(&*self.store().runtime.tasks, read).await?;
-        Ok(Giving { to, heal, rows, purges, position, asked_ns: self.store().runtime.clock.now_ns() })
+        let of = group.number;
+        Ok(Giving { to, group: of, heal, rows, purges, position, asked_ns: self.store().runtime.clock.now_ns() })
     }
 
     /// The blocks of a leaf that are as the other brick knows them.

@@ -7,7 +7,7 @@ use super::AGAIN_NS;
 use crate::replica::Replica;
 use crate::replica::heal::{Answer, Ask, Heal};
 use crate::replica::kept::KeptRecords;
-use crate::state::rows::read_single_state;
+use crate::state::rows::read_state;
 use crate::{Group, Groups};
 use base::{Error, Kind, Result, Sync};
 use order_raft::Position;
@@ -95,7 +95,8 @@ impl Groups {
         // Payloads in memory go with the overlay: the device has them from here on.
         self.store().log.wait(self.store().log.last_batch(), Sync::Written, None).await?;
         let (index, options) = (self.store().index.clone(), self.options);
-        let read = move || read_single_state(&*index, &options);
+        let of = (number, self.states().len() as u32);
+        let read = move || read_state(&*index, of, &options);
         let mut fresh = run_blocking(&*self.store().runtime.tasks, read).await?;
         let replication = self.replication();
         let members: Vec<_> = std::iter::once(replication.me).chain(replication.others.iter().copied()).collect();

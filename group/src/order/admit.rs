@@ -284,7 +284,8 @@ impl Groups {
     ) -> Result<Option<Guards<'a>>> {
         let mut growth = 0;
         for part in parts {
-            let state = held.of(part.group);
+            // Those that have a part led elsewhere admit it there.
+            let Some(state) = held.get(part.group) else { continue };
             growth += part.edits.iter().map(|edit| state.growth(part.volume, edit)).sum::<i64>();
         }
         match growth {

@@ -3,6 +3,8 @@
 //! `evaluate` runs again.
 
 use crate::Groups;
+use crate::order::fetched::Fetched;
+use crate::replica::across::Want;
 use crate::state::State;
 use base::{GroupId, Ino, Inode, IntentId, Name, SessionId, Time, Volume, VolumeId, Xattrs};
 use names::{Entry, Need, Seen, View};
@@ -74,7 +76,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The view of one volume through the held groups.
+/// The view of one volume through the held groups, and through what was fetched of others.
 pub struct HeldView<'h, 'a> {
     /// The groups.
     pub held: &'h mut Held<'a>,
@@ -88,14 +90,43 @@ pub struct HeldView<'h, 'a> {
     pub spread: GroupId,
     /// The inode that was seen last and the number of blocks in its row, if the overlay has no change of the inode.
     pub counted: Option<(Ino, u64)>,
+    /// What was fetched of other groups; None where all groups share one log, and are held.
+    pub fetched: Option<&'h Fetched>,
+    /// The first thing of another group that is wanted and was not fetched.
+    pub wanted: Option<(GroupId, Want)>,
+    /// True if something that was looked at is held for another change: then the answer is `Missing`.
+    pub barred: bool,
 }
 
 impl HeldView<'_, '_> {
-    fn see<T>(&mut self, group: GroupId, with: impl FnOnce(&mut State, VolumeId) -> Seen<T>) -> Seen<T> {
-        let volume = self.volume;
-        match self.held.get(group) {
-            Some(state) => with(state, volume),
-            None => Seen::Elsewhere(group),
+    /// A value of the group of `ino`: from its state if that is held, else as it was fetched.
+    #[inline]
+    fn see<T>(
+        &mut self,
+        ino: Ino,
+        here: impl FnOnce(&mut State, VolumeId) -> Seen<T>,
+        fetched: impl FnOnce(&Fetched) -> Option<Option<T>>,
+        want: impl FnOnce() -> Want,
+    ) -> Seen<T> {
+        let (volume, group) = (self.volume, ino.group());
+        if let Some(state) = self.held.get(group) {
+            if self.fetched.is_some_and(|fetched| state.across.bars(volume, ino, fetched.id)) {
+                self.barred = true;
+                return Seen::Missing;
+            }
+            return here(state, volume);
+        }
+        match self.fetched.and_then(fetched) {
+            Some(value) => Seen::Known(value),
+            None => {
+                self.want(group, want);
+                Seen::Elsewhere(group)
+            }
+        }
+    }
+    fn want(&mut self, group: GroupId, want: impl FnOnce() -> Want) {
+        if self.fetched.is_some() && self.wanted.is_none() {
+            self.wanted = Some((group, want()));
         }
     }
     fn at_hand(&mut self, group: GroupId) -> Result<&mut State, Need> {
@@ -110,25 +141,45 @@ impl HeldView<'_, '_> {
 
 impl View for HeldView<'_, '_> {
     fn inode(&mut self, ino: Ino) -> Seen<Inode> {
-        let volume = self.volume;
-        let Some(state) = self.held.get(ino.group()) else { return Seen::Elsewhere(ino.group()) };
-        let (seen, counted) = state.counted_inode(volume, ino);
-        self.counted = counted.map(|blocks| (ino, blocks));
+        let mut of_row = None;
+        let seen = self.see(
+            ino,
+            |state, volume| {
+                let (seen, counted) = state.counted_inode(volume, ino);
+                of_row = counted;
+                seen
+            },
+            |fetched| fetched.inode(ino),
+            || Want::Inode(ino),
+        );
+        self.counted = of_row.map(|blocks| (ino, blocks));
         seen
     }
     fn entry(&mut self, dir: Ino, name: &Name) -> Seen<Entry> {
-        self.see(dir.group(), |state, volume| state.entry(volume, dir, name))
+        let here = |state: &mut State, volume| state.entry(volume, dir, name);
+        self.see(dir, here, |fetched| fetched.entry(dir, name), || Want::Entry(dir, name.clone()))
     }
     fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>> {
-        self.see(ino.group(), |state, volume| state.target(volume, ino))
+        let here = |state: &mut State, volume| state.target(volume, ino);
+        self.see(ino, here, |_| None, || Want::Inode(ino))
     }
     fn xattrs(&mut self, ino: Ino) -> Seen<Arc<Xattrs>> {
-        self.see(ino.group(), |state, volume| state.xattrs(volume, ino))
+        let here = |state: &mut State, volume| state.xattrs(volume, ino);
+        self.see(ino, here, |fetched| fetched.xattrs(ino), || Want::Xattrs(ino))
     }
     fn volume(&mut self, name: &Name) -> Seen<Volume> {
-        self.see(GroupId(0), |state, _| state.volume(name))
+        match self.held.get(GroupId(0)) {
+            Some(state) => state.volume(name),
+            None => Seen::Elsewhere(GroupId(0)),
+        }
     }
     fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need> {
+        if let Some(ino) = self.fetched.and_then(|fetched| fetched.fresh(group)) {
+            return Ok(ino);
+        }
+        if self.held.get(group).is_none() {
+            self.want(group, || Want::Fresh);
+        }
         let state = self.fresh(group)?;
         state.row.next_ino += 1;
         state.check_granted();
@@ -144,6 +195,10 @@ impl View for HeldView<'_, '_> {
         Ok(state.row.next_cookie - 1)
     }
     fn fresh_intent(&mut self, group: GroupId) -> Result<IntentId, Need> {
+        // Whoever has fetched something to change it has a number by which the others know the change.
+        if let Some(id) = self.fetched.and_then(|fetched| fetched.id) {
+            return Ok(id);
+        }
         let state = self.fresh(group)?;
         state.row.next_intent += 1;
         state.check_granted();
@@ -155,6 +210,12 @@ impl View for HeldView<'_, '_> {
         Ok(VolumeId(state.row.next_volume - 1))
     }
     fn opens(&mut self, ino: Ino) -> Result<u64, Need> {
+        if let Some(opens) = self.fetched.and_then(|fetched| fetched.opens(ino)) {
+            return Ok(opens);
+        }
+        if self.held.get(ino.group()).is_none() {
+            self.want(ino.group(), || Want::Opens(ino));
+        }
         let (volume, session) = (self.volume, self.session);
         Ok(self.at_hand(ino.group())?.holds_for((volume, session), ino))
     }

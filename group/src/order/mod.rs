@@ -4,6 +4,7 @@
 //! A client's write is ordered in `write`, everything else in `record`. Neither waits for anything.
 
 pub(crate) mod admit;
+pub(crate) mod fetched;
 pub(crate) mod held;
 mod numbers;
 pub(crate) mod receipt;

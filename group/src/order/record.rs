@@ -8,7 +8,7 @@ use crate::order::receipt::Receipt;
 use crate::replica::kept::Carried;
 use crate::state::State;
 use base::limits::BLOCK_BYTES;
-use base::{Crcs, Edit, Error, Ino, Intent, Kind, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
+use base::{Crcs, Edit, Ino, Intent, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
 use names::{Decision, Part};
 use runtime::Slice;
 use store::format::record::{Head, Places, Run, encode_replicated};
@@ -94,7 +94,7 @@ impl Groups {
 
     /// Orders one record per part, all or nothing. Several parts are joined by an intent. The records that end the
     /// intent and the followers' marks go into the same append: all groups share one log, which keeps their order (rule
-    /// M3).
+    /// M3). Where each group has an order of its own the first part's record is the decision (`across`).
     fn order_parts(
         &self,
         held: &mut Held<'_>,
@@ -105,7 +105,9 @@ impl Groups {
     ) -> Result<u64> {
         let of = |part, session, request, outcome| Record { part, session, request, outcome, done: context.done };
         let first = of(&decision.parts[0], context.session, context.request, decision.outcome);
-        if decision.parts.len() == 1 {
+        let deciding = first.part.group;
+        let is_across = self.is_across() && decision.parts.iter().any(|part| part.group != deciding);
+        if decision.parts.len() == 1 || is_across {
             return self.order_record(held, &first, attached, sync);
         }
         let endings = endings(decision);
@@ -149,7 +151,7 @@ impl Groups {
         attached: Option<&Attached>,
         sync: Sync,
     ) -> Result<u64> {
-        self.may_order_all(held, records)?;
+        held.of(records[0].part.group).may_order()?;
         let mut heads: Vec<Head> = Vec::with_capacity(records.len());
         let mut encoded = Vec::with_capacity(records.len());
         for record in records {
@@ -175,18 +177,6 @@ impl Groups {
             self.apply_ordered(held.of(head.group), record, (head, bytes), attached, ordered);
         }
         Ok(ordered.last().map_or(0, |ordered| ordered.batch))
-    }
-
-    /// Refuses records of several groups, if other bricks have them too: they don't share one order. Errors: `Unsupported`; as
-    /// `State::may_order`.
-    fn may_order_all(&self, held: &mut Held<'_>, records: &[Record<'_>]) -> Result<()> {
-        let first = records[0].part.group;
-        held.of(first).may_order()?;
-        if self.replication.is_some() && records.iter().any(|record| record.part.group != first) {
-            let what = "this change concerns several groups of a replicated volume, which this version can't do";
-            return Err(Error::new(Kind::Unsupported, what));
-        }
-        Ok(())
     }
 
     /// Applies a record that the log has accepted, and gives it to the other replicas, if there are any.

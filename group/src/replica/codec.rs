@@ -3,6 +3,7 @@
 //! A record travels in parcels of its own, before the append that names it: its replicated part with the first piece of its
 //! payload, then the other pieces. So the order's messages stay small, and no frame is larger than others.
 
+use super::across::{Across, put_across, take_across};
 use super::heal::{Heal, put_heal, take_heal};
 use base::limits::NUMBER_MAX;
 use base::{Index, ReplicaId, Result, Term};
@@ -14,7 +15,7 @@ use store::format::bytes::{Reader, Writer, corrupt};
 const ENTRIES_MAX: usize = 4096;
 
 /// The contents of a parcel.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Told {
     /// A record, with the first piece of its payload; `more` further pieces follow.
     Record {
@@ -36,6 +37,8 @@ pub enum Told {
     },
     /// A message about healing; the payload is an answer's.
     Heal(Heal),
+    /// A message about a change of several groups.
+    Across(Across),
 }
 
 /// The bytes in the place of a spell that there is not, and of a stamp.
@@ -46,6 +49,7 @@ const RECORD: u8 = 1;
 const PIECE: u8 = 2;
 const MESSAGE: u8 = 3;
 const HEAL: u8 = 4;
+const ACROSS: u8 = 5;
 
 /// Appends a parcel's body.
 pub fn put_told(out: &mut Vec<u8>, told: &Told) {
@@ -62,6 +66,7 @@ pub fn put_told(out: &mut Vec<u8>, told: &Told) {
             put_body(&mut writer, &message.body);
         }
         Told::Heal(heal) => put_heal(writer.u8(HEAL), heal),
+        Told::Across(across) => put_across(writer.u8(ACROSS), across),
     }
 }
 
@@ -75,6 +80,7 @@ pub fn take_told(bytes: &[u8]) -> Result<Told> {
         }
         PIECE => Told::Piece,
         HEAL => Told::Heal(take_heal(&mut reader)?),
+        ACROSS => Told::Across(take_across(&mut reader)?),
         MESSAGE => {
             let (from, everyone, term) =
                 (ReplicaId(reader.u64()?), Index(take_number(&mut reader)?), Term(take_number(&mut reader)?));
@@ -116,7 +122,7 @@ pub(super) fn take_position(reader: &mut Reader<'_>) -> Result<Position> {
     Ok(Position { index: Index(take_number(reader)?), term: Term(take_number(reader)?) })
 }
 
-fn take_flag(reader: &mut Reader<'_>) -> Result<bool> {
+pub(super) fn take_flag(reader: &mut Reader<'_>) -> Result<bool> {
     match reader.u8()? {
         0 => Ok(false),
         1 => Ok(true),

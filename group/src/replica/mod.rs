@@ -4,6 +4,7 @@
 //! Absent by design: the log, the other bricks, and tasks (`replication`).
 
 pub(crate) mod acks;
+pub mod across;
 pub mod codec;
 pub mod heal;
 pub(crate) mod kept;

@@ -59,7 +59,9 @@ impl Groups {
                     let volumes = self.volumes().await?;
                     volumes.iter().for_each(|volume| self.note_volume(volume));
                     // The leader before may have ordered a change's first record and not the others.
-                    self.redo_intents().await?;
+                    if !self.is_across() {
+                        self.redo_intents().await?;
+                    }
                     self.begin_tenure(group.number, term);
                     self.store().log.segment_came.notify();
                 }

@@ -6,7 +6,7 @@ use crate::replica::{Replica, Stashed, garbled};
 use crate::state::State;
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
-use base::{Index, Kind, ReplicaId, Result, Sync};
+use base::{GroupId, Index, Kind, ReplicaId, Result, Sync};
 use order_raft::support::{ASK_EVERY_NS, Ask, BrickId, Epoch, Stamp, Wish, hangs};
 use order_raft::{Body, Member, Message};
 use runtime::Runtime;
@@ -54,6 +54,7 @@ impl Groups {
     pub(crate) fn start_replication(self: &Arc<Groups>) {
         let runtime = &self.store().runtime;
         self.start_healing();
+        self.start_across();
         let there = self.clone();
         runtime.spawn(0, move || there.run_applying());
         let there = self.clone();
@@ -141,6 +142,10 @@ impl Groups {
             }
             let hangs = hangs(self.oldest_write(), now);
             self.states().iter().for_each(|group| self.look_at(group, now, hangs));
+            if self.is_across() {
+                self.states().iter().for_each(|group| self.look_across(group, now));
+                self.end_questions(now);
+            }
             clock.sleep(LOOK_NS).await;
         }
     }
@@ -194,7 +199,7 @@ impl Groups {
             return;
         }
         let jitter_ns = self.store().runtime.random.next_u64() % JITTER_NS;
-        let turn_ns = self.turn_of(replica) * TURN_NS + jitter_ns;
+        let turn_ns = self.turn_of(group.number, replica) * TURN_NS + jitter_ns;
         let due = *replica.campaigns_ns.get_or_insert(now + turn_ns + patience_ns);
         if now >= due {
             let campaign_ns = CAMPAIGN_NS << replica.campaigns.min(DOUBLED_MAX);
@@ -206,11 +211,17 @@ impl Groups {
     }
 
     /// The number of other replicas whose turn to campaign comes before this one's: not of the last leader, which has just ended if there is an
-    /// election.
-    fn turn_of(&self, replica: &Replica) -> u64 {
-        let (own, leader) = (self.replication().me.replica, replica.order.leader());
-        let others = self.replication().others.iter().map(|member| member.replica);
-        others.filter(|other| *other < own && Some(*other) != leader).count() as u64
+    /// election. Each group begins with another one, so that all bricks lead some.
+    fn turn_of(&self, group: GroupId, replica: &Replica) -> u64 {
+        let (me, leader) = (self.replication().me, replica.order.leader());
+        let others = &self.replication().others;
+        let place = |own: ReplicaId| {
+            let all = others.iter().chain([&me]);
+            let number = all.filter(|member| member.replica < own).count();
+            (number + group.0 as usize) % (others.len() + 1)
+        };
+        let comes_first = |other: &&Member| place(other.replica) < place(me.replica) && Some(other.replica) != leader;
+        others.iter().filter(comes_first).count() as u64
     }
 
     /// Connects to the other bricks of `addresses`, and listens for them. `trust`: None where nobody else can connect. Errors: those of
@@ -317,6 +328,10 @@ impl Groups {
             Told::Message { .. } => Err(garbled("a brick speaks for another one")),
             Told::Heal(heal) => {
                 self.heal_came(group, sender, heal, parcel.payload.clone());
+                Ok(())
+            }
+            Told::Across(across) => {
+                self.across_came(sender, group.number, across);
                 Ok(())
             }
         }

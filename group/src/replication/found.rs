@@ -4,6 +4,7 @@ use super::Replication;
 use crate::hosted::Hosted;
 use crate::replica::Replica;
 use crate::replica::kept::{Carried, Kept, KeptRecords, shadow_of};
+use crate::state::across::Across;
 use base::{Edit, Error, GroupId, Index, Kind, Result};
 use order_raft::{Position, Shadow};
 use runtime::Tasks;
@@ -71,7 +72,9 @@ impl Replication {
             let row = run_blocking(tasks, read).await?;
             let before = row.map_or(Ok(Promise::default()), |row| values::decode_promise(&row))?;
             let index = index.clone();
-            let heal = run_blocking(tasks, move || store::heal::heal_row(&*index, number)).await?;
+            let read =
+                move || -> Result<_> { Ok((store::heal::heal_row(&*index, number)?, Across::read(&*index, number)?)) };
+            let (heal, across) = run_blocking(tasks, read).await?;
             let FoundReplica { kept, promise } = found.remove(&number).unwrap_or_default();
             let mut state = group.state.lock();
             let applied = Position { index: state.row.applied, term: state.row.term };
@@ -80,6 +83,7 @@ impl Replication {
             assert!(kept.last() >= applied.index, "what the index has is kept, or before what is");
             let mut replica = Replica::open(&self.me, &members, before.and(promise), applied, kept);
             replica.heal = heal;
+            state.across = across;
             state.replica = Some(Box::new(replica));
         }
         Ok(())

@@ -124,7 +124,7 @@ impl Groups {
     }
 
     /// True while nobody else can lead a group.
-    pub(super) fn has_lease(&self, state: &mut State) -> bool {
+    pub(crate) fn has_lease(&self, state: &mut State) -> bool {
         self.at_this_moment(state, |order, moment| order.has_lease(moment)) || active(Bug::LeaseUnasked)
     }
     /// True if this brick serves a group, and nobody else can.

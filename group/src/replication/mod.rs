@@ -7,8 +7,8 @@
 //! void: then it builds the group's state again, from the index and the records since the last checkpoint.
 //! No checkpoint takes what is not committed (rule P21).
 //!
-//! Absent by design: the protocol (`order_raft`), and the way to the other bricks (`wire::peer`). Absent so far: changes that
-//! concern several groups, and changes of membership.
+//! Absent by design: the protocol (`order_raft`), the way to the other bricks (`wire::peer`), and changes that concern several groups
+//! (`across`). Absent so far: changes of membership.
 
 mod apply;
 mod drive;
@@ -24,6 +24,7 @@ pub use drive::announce;
 pub use lead::{Follower, ReplicaStatus};
 
 use crate::Groups;
+use crate::across::Mail;
 use crate::heal::Healing;
 use crate::state::State;
 use base::GroupId;
@@ -67,6 +68,7 @@ pub(crate) struct Replication {
     pub ways: Vec<ship::Way>,
     pub tenures: tenure::Tenures,
     pub healing: Healing,
+    pub across: Mail,
     /// Cuts of checkpoints that replay may start at.
     pub cuts: Lock<VecDeque<settle::Cut>>,
 }
@@ -93,6 +95,7 @@ impl Replication {
             stuck_came: Event::new(),
             tenures: tenure::Tenures::default(),
             healing: Healing::new(),
+            across: Mail::new(),
             cuts: Lock::new("cuts", VecDeque::from([settle::Cut::first(store)])),
         }
     }
@@ -106,6 +109,7 @@ impl Replication {
         [&self.waiting_came, &self.applying_came, &self.stuck_came].into_iter().for_each(Event::notify);
         self.tenures.wake();
         self.healing.end();
+        self.across.wake();
         self.ways.iter().for_each(ship::Way::wake);
     }
     pub fn peers(&self) -> Option<Arc<Peers<Groups>>> {

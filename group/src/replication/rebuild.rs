@@ -2,6 +2,7 @@
 //! says is followed by the records since the last checkpoint, as at a start.
 
 use crate::state::State;
+use crate::state::across::Across;
 use crate::state::rows::Rows;
 use crate::{Group, Groups};
 use base::{Result, Sync};
@@ -25,13 +26,15 @@ impl Groups {
         // Payloads in memory go with the overlay: the device has them from here on.
         self.store().log.wait(self.store().log.last_batch(), Sync::Written, None).await?;
         let (index, number) = (self.store().index.clone(), group.number);
-        let rows = run_blocking(&*self.store().runtime.tasks, move || Rows::read(&*index, number)).await?;
+        let read = move || -> Result<_> { Ok((Rows::read(&*index, number)?, Across::read(&*index, number)?)) };
+        let (rows, across) = run_blocking(&*self.store().runtime.tasks, read).await?;
         let mut state = group.state.lock();
         let counted = state.counted_bytes as u64;
         let before = self.overlay_bytes.fetch_sub(counted, Ordering::Relaxed);
         assert!(before >= counted, "group {number} takes {counted} bytes out of {before}");
         assert!(state.replica().serves().is_err(), "a replica that serves has nothing void");
         let gone = state.begin_again(rows);
+        state.across = across;
         drop(state);
         drop(gone);
         Ok(())

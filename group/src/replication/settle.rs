@@ -92,9 +92,9 @@ impl Groups {
         run_blocking(&*self.store().runtime.tasks, move || store::check::logical::checksum(&*index, group)).await
     }
 
-    /// The position of rows that a follower is being given.
-    pub(crate) fn given_from(&self) -> Option<Index> {
-        self.replication.as_ref()?.healing.gives_from(self.store().runtime.clock.now_ns())
+    /// The position of a group's rows that a follower is being given.
+    pub(crate) fn given_from(&self, group: GroupId) -> Option<Index> {
+        self.replication.as_ref()?.healing.gives_from(group, self.store().runtime.clock.now_ns())
     }
 
     /// Orders changes again.

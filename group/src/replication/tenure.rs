@@ -129,8 +129,11 @@ impl Groups {
 
     /// The state has all that was committed in the terms before: the tenure begins, unless it is over already.
     pub(crate) fn begin_tenure(&self, number: GroupId, term: Term) {
+        let all = || self.states().iter().all(|group| group.state.lock().replica().serves.is_some());
+        // A brick that has several groups leads them at different times.
+        let others_serve = !self.is_across() || all();
         let mut state = self.state(number).state.lock();
-        if state.replica().serves == Some(term) {
+        if others_serve && state.replica().serves == Some(term) {
             self.replication().tenures.begin();
         }
     }
@@ -139,7 +142,9 @@ impl Groups {
         state.replica().serves = None;
         // Those who lead from now on are told anew what clients have open.
         state.known.end_all();
+        state.across.running.clear();
         self.replication().tenures.end();
-        self.state(state.group).committed.notify();
+        let group = self.state(state.group);
+        [&group.committed, &group.ranges].into_iter().for_each(Event::notify);
     }
 }

@@ -1,6 +1,7 @@
 //! A group's state in memory: overlay generations above caches of the index, counters, opens, sessions. All
 //! of it is behind the group's one short lock.
 
+pub(crate) mod across;
 pub(crate) mod cache;
 mod cuts;
 mod hash;
@@ -128,6 +129,8 @@ pub struct State {
     key_scratch: Option<Box<[u8]>>,
     /// Scratch memory for encoding records.
     pub encoded: Vec<u8>,
+    /// The part in changes of several groups, of a group that other bricks have too.
+    pub across: across::Across,
     /// The replica, if other bricks have the group too.
     pub replica: Option<Box<Replica>>,
     /// True once `volumes` has all that the index has.
@@ -189,6 +192,7 @@ impl State {
             counted_bytes: 0,
             key_scratch: None,
             encoded: Vec::with_capacity(1024),
+            across: across::Across::default(),
             replica: None,
             knows_volumes: false,
         }
@@ -451,6 +455,13 @@ impl State {
                 self.active.apply(volume, edit);
             }
             Edit::Term { term, start } => self.begin_term(*term, *start),
+            Edit::IntentPut(_) | Edit::IntentDrop { .. } | Edit::LockPut { .. } | Edit::LockDrop { .. } => {
+                self.note_fresh(edit);
+                if self.replica.is_some() {
+                    self.across.apply((volume, self.born), edit, base::Index(batch));
+                }
+                self.active.apply(volume, edit);
+            }
             _ => {
                 self.count_names(volume, edit);
                 match edit {
@@ -477,9 +488,9 @@ impl State {
         let blocks = |inode: Option<Inode>| inode.map_or(0, |inode| blocks_of(inode.size));
         match edit {
             // An inode number that was never used before means a new inode; any other `InodePut` replaces attributes.
-            Edit::InodePut { .. } if ino.sequence() >= self.born => {
+            Edit::InodePut { .. } if ino.sequence() >= self.born || self.across.is_unborn(ino) => {
                 self.active.counts.entry((volume, project)).or_default().inodes += 1;
-                self.born = ino.sequence() + 1;
+                self.born = self.born.max(ino.sequence() + 1);
                 if !active(Bug::InoReused) {
                     self.row.next_ino = self.row.next_ino.max(self.born);
                 }

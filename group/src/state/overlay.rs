@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use store::format::leaf::{Leaf, Slot};
-use store::format::values::{SessionRow, TermRow};
+use store::format::values::{LockRow, SessionRow, TermRow};
 use store::{Change, Count, Cut, XattrChanges};
 
 /// An inode as this generation leaves it, and the batch of its last change, for which fsync waits.
@@ -70,6 +70,8 @@ pub struct Generation {
     pub intents: BTreeMap<IntentId, Option<Intent>>,
     /// Marks of intents followed.
     pub followed: BTreeMap<IntentId, bool>,
+    /// Inodes held for changes of other groups.
+    pub locks: BTreeMap<IntentId, Option<LockRow>>,
     /// Volumes of the catalogue.
     pub volumes: BTreeMap<Name, Option<Volume>>,
     /// Volumes dropped with everything of them in this group.
@@ -203,6 +205,8 @@ impl Generation {
             Edit::IntentDrop { id } => drop(self.intents.insert(*id, None)),
             Edit::FollowedPut { id } => drop(self.followed.insert(*id, true)),
             Edit::FollowedDrop { id } => drop(self.followed.insert(*id, false)),
+            Edit::LockPut { id, inos } => drop(self.locks.insert(*id, Some(LockRow { volume, inos: inos.clone() }))),
+            Edit::LockDrop { id } => drop(self.locks.insert(*id, None)),
             Edit::VolumePut(volume) => drop(self.volumes.insert(volume.name.clone(), Some(volume.clone()))),
             Edit::VolumeChange { name, volume } => {
                 self.volumes.insert(name.clone(), None);
@@ -331,6 +335,7 @@ impl Generation {
         changes.extend(self.orphans.iter().map(|(&(volume, ino), &is)| Change::Orphan(volume, ino, is)));
         changes.extend(self.intents.iter().map(|(&id, intent)| Change::Intent(id, intent.clone())));
         changes.extend(self.followed.iter().map(|(&id, &is)| Change::Followed(id, is)));
+        changes.extend(self.locks.iter().map(|(&id, row)| Change::Lock(id, row.clone())));
         changes.extend(self.sessions.iter().map(|(&id, results)| Change::Session(id, results.clone())));
         changes.extend(self.terms.clone().map(Change::Terms));
         changes.extend(self.volumes.iter().map(|(name, volume)| Change::Volume(name.clone(), volume.clone())));

@@ -1,9 +1,11 @@
 //! The rows of the index that a group's state begins with.
 
+use super::across::Across;
 use super::cache::Budget;
 use super::{CacheBudgets, State};
 use crate::Options;
 use base::{GroupId, Result};
+use std::ops::Range;
 use store::format::values::{GroupRow, SessionRow, TermRow};
 use store::format::{keys, values};
 use store::index::Index;
@@ -14,8 +16,19 @@ use store::reserve::Reserves;
 const NAME_BYTES: u64 = 400;
 const LEAF_BYTES: u64 = 1200;
 
-/// The state of each group as the index has it.
+/// The state of each group as the index has it; blocking.
 pub(crate) fn read_states(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<State>> {
+    read_some(index, (0..count, count), options)
+}
+
+/// The state of one replicated group of so many as the index has it; blocking.
+pub(crate) fn read_state(index: &dyn Index, (group, count): (GroupId, u32), options: &Options) -> Result<State> {
+    let mut state = read_some(index, (group.0..group.0 + 1, count), options)?.pop().expect("there is one");
+    state.across = Across::read(index, group)?;
+    Ok(state)
+}
+
+fn read_some(index: &dyn Index, (numbers, count): (Range<u32>, u32), options: &Options) -> Result<Vec<State>> {
     let budget = |entries: u64| Budget::new(entries as usize, count as usize);
     let names = options.cache_bytes / 4 / NAME_BYTES;
     let budgets = CacheBudgets {
@@ -38,13 +51,7 @@ pub(crate) fn read_states(index: &dyn Index, count: u32, options: &Options) -> R
         state.set_rows(rows);
         Ok(state)
     };
-    (0..count).map(state).collect()
-}
-
-/// The state of a brick's only group as the index has it; blocking.
-pub(crate) fn read_single_state(index: &dyn Index, options: &Options) -> Result<State> {
-    let state = read_states(index, 1, options)?.pop();
-    Ok(state.expect("there is one"))
+    numbers.map(state).collect()
 }
 
 /// A group's rows of the index that a state begins with.

@@ -8,7 +8,7 @@ use order_raft::support::{BrickId, Ended};
 use runtime::random::SplitMix;
 use runtime::sim::{BootClock, DiskImage, Fail, FaultPlan, Fleet, Hosts, Links, Setup, Survival};
 use runtime::{Event, Runtime, Span};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use store::index::model::ModelIndex;
@@ -54,14 +54,23 @@ pub struct Cluster {
     indexes: Mutex<Vec<ModelIndex>>,
     groups: Mutex<Vec<Option<Arc<Groups>>>>,
     mailboxes: Vec<(Mutex<VecDeque<Asked>>, Event)>,
+    /// The requests that bricks are about to answer: as a server, a brick does nothing for a second delivery meanwhile.
+    under_way: Mutex<BTreeSet<(usize, SessionId, RequestId)>>,
     rng: Mutex<SplitMix>,
     /// The time that a brick's start takes besides.
     pub replay_ns: AtomicU64,
     pub options: Options,
+    /// Number of groups.
+    pub count: u32,
 }
 
-/// A file system with three bricks, and the fleet that they run on.
+/// A file system of one group with three bricks, and the fleet that they run on.
 pub fn cluster(seed: u64, options: Options) -> (Fleet, Arc<Cluster>) {
+    cluster_of(seed, options, 1)
+}
+
+/// The same with so many groups.
+pub fn cluster_of(seed: u64, options: Options, count: u32) -> (Fleet, Arc<Cluster>) {
     let fleet = Fleet::with_patience(seed, 3600 * 1000 * MS);
     let hosts = fleet.hosts().clone();
     let mut clocks = SplitMix(seed ^ 0xc10c);
@@ -75,9 +84,11 @@ pub fn cluster(seed: u64, options: Options) -> (Fleet, Arc<Cluster>) {
         indexes: Mutex::new((0..BRICKS).map(|_| index()).collect()),
         groups: Mutex::new(vec![None; BRICKS]),
         mailboxes: (0..BRICKS).map(|_| (Mutex::new(VecDeque::new()), Event::new())).collect(),
+        under_way: Mutex::default(),
         rng: Mutex::new(SplitMix(seed ^ 0x5eed)),
         replay_ns: AtomicU64::new(0),
         options,
+        count,
     });
     (fleet, cluster)
 }
@@ -96,7 +107,7 @@ impl Cluster {
                 let options = FormatOptions {
                     size_bytes: Some(256 * SEGMENT_BYTES_MIN),
                     segment_bytes: SEGMENT_BYTES_MIN,
-                    groups: 1,
+                    groups: cluster.count,
                     size_bytes_min: 0,
                     ..FormatOptions::default()
                 };
@@ -147,6 +158,7 @@ impl Cluster {
             Some(survival) => self.hosts.crash(number, survival),
         };
         self.mailboxes[number].0.lock().expect("no panic").clear();
+        self.under_way.lock().expect("no panic").retain(|(of, ..)| *of != number);
         let mut indexes = self.indexes.lock().expect("no panic");
         indexes[number] = indexes[number].crashed(0);
         image
@@ -157,21 +169,37 @@ impl Cluster {
         self.hosts.boot(number, Setup { image: Some(image), clock, ..Setup::new(self.seed) });
         self.start(number, false);
     }
-    /// The last record that a brick has, and the checksum of what it says.
-    pub async fn checksum(&self, number: usize) -> (base::Index, u32) {
+    /// The last record of a group that a brick has, and the checksum of what it says.
+    pub async fn checksum(&self, number: usize, group: base::GroupId) -> (base::Index, u32) {
         let groups = self.groups(number).expect("it runs");
         let found = Arc::new(Mutex::new(None));
         let there = found.clone();
         self.hosts.runtime(number).spawn(0, move || async move {
-            let sum = groups.checksum(base::GroupId(0)).await.expect("a healthy brick");
+            let sum = groups.checksum(group).await.expect("a healthy brick");
             *there.lock().expect("no panic") = Some(sum);
         });
         until(&self.hosts, "its checksum", || found.lock().expect("no panic").is_some()).await;
         let found = found.lock().expect("no panic").take();
         found.expect("it was just there")
     }
+    /// Ends a brick in which a checkpoint has taken all, and checks what is on its disk.
+    pub async fn check(self: &Arc<Cluster>, number: usize) -> store::check::Report {
+        let image = self.stop(number, None);
+        self.hosts.boot(number, Setup { image: Some(image), ..Setup::new(self.seed) });
+        let (runtime, index) = (self.hosts.runtime(number), self.indexes.lock().expect("no panic")[number].clone());
+        let found = Arc::new(Mutex::new(None));
+        let there = found.clone();
+        runtime.clone().spawn(0, move || async move {
+            let opening = Opening::read_wholly(runtime, Arc::new(index), false).await.expect("a closed brick opens");
+            let report = store::check::check(&opening, &mut |_| ()).await.expect("it can be checked");
+            *there.lock().expect("no panic") = Some(report);
+        });
+        until(&self.hosts, "a report", || found.lock().expect("no panic").is_some()).await;
+        let found = found.lock().expect("no panic").take();
+        found.expect("it was just there")
+    }
     /// Does what clients ask of a brick.
-    async fn serve(&self, number: usize, groups: &Arc<Groups>, runtime: &Runtime) {
+    async fn serve(self: &Arc<Cluster>, number: usize, groups: &Arc<Groups>, runtime: &Runtime) {
         let (mailbox, came) = &self.mailboxes[number];
         loop {
             let ticket = came.ticket();
@@ -179,7 +207,11 @@ impl Cluster {
                 came.after(ticket).await;
                 continue;
             };
-            let (groups, own) = (groups.clone(), runtime.clone());
+            let request = (number, asked.context.session, asked.context.request);
+            if !self.under_way.lock().expect("no panic").insert(request) {
+                continue;
+            }
+            let (groups, own, there) = (groups.clone(), runtime.clone(), self.clone());
             runtime.spawn(0, move || async move {
                 let Asked { context, op, data, answer } = asked;
                 let data = data.map(|bytes| {
@@ -189,6 +221,7 @@ impl Cluster {
                 });
                 let context = Context { span: Span::start(own.stamp()), ..context };
                 let done = groups.call_replicated(&context, op, data).await;
+                there.under_way.lock().expect("no panic").remove(&request);
                 *answer.0.lock().expect("no panic") = Some(done);
                 answer.1.notify();
             });
@@ -199,8 +232,15 @@ impl Cluster {
         let of = |number| self.status(number).map_or(0, |status| status.rebuilt);
         (0..BRICKS).map(of).sum()
     }
+    /// The state of a brick's replica of the first group.
     pub fn status(&self, number: usize) -> Option<ReplicaStatus> {
-        self.groups(number)?.replica_status(base::GroupId(0))
+        self.status_of(number, base::GroupId(0))
+    }
+    pub fn status_of(&self, number: usize, group: base::GroupId) -> Option<ReplicaStatus> {
+        self.groups(number)?.replica_status(group)
+    }
+    pub fn group_numbers(&self) -> impl Iterator<Item = base::GroupId> + use<> {
+        (0..self.count).map(base::GroupId)
     }
     /// The number of records that a follower lacks, as its leader knows it.
     pub fn lacks(&self, leader: usize, follower: usize) -> Option<u64> {
@@ -208,9 +248,12 @@ impl Cluster {
             .and_then(|groups| groups.follower(base::GroupId(0), brick(follower)))
             .map(|known| known.lacks)
     }
-    /// The brick that serves, if one is known to.
+    /// The brick that serves the first group, if one is known to.
     pub fn leader(&self) -> Option<usize> {
-        (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.serves(base::GroupId(0))))
+        self.leader_of(base::GroupId(0))
+    }
+    pub fn leader_of(&self, group: base::GroupId) -> Option<usize> {
+        (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.serves(group)))
     }
 }
 
@@ -221,7 +264,8 @@ pub struct Client {
     pub runtime: Runtime,
     session: SessionId,
     requests: Arc<AtomicU64>,
-    asks: Arc<AtomicU64>,
+    /// The brick that is asked next, by group.
+    asks: Arc<Vec<AtomicU64>>,
     pub volume: VolumeId,
     pub root: Ino,
 }
@@ -232,20 +276,22 @@ const PATIENCE_NS: u64 = 700 * MS;
 impl Client {
     pub fn new(cluster: &Arc<Cluster>, session: u64) -> Client {
         let (runtime, session) = (cluster.hosts.runtime(CLIENTS), SessionId(session));
-        let (requests, asks) = (Arc::default(), Arc::default());
+        let asks = Arc::new(cluster.group_numbers().map(|_| AtomicU64::new(0)).collect());
+        let requests = Arc::default();
         Client { cluster: cluster.clone(), runtime, session, requests, asks, volume: VolumeId(0), root: Ino(0) }
     }
     /// Asks one brick after the other until one answers.
     pub async fn call(&self, op: Op, data: Option<&[u8]>) -> Result<Answer> {
         let request = RequestId(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
+        let asks = &self.asks[op.home().map_or(0, |home| home.group().0 as usize)];
         loop {
-            let at = self.asks.load(Ordering::Relaxed);
+            let at = asks.load(Ordering::Relaxed);
             match self.ask((at % BRICKS as u64) as usize, request, &op, data).await {
                 Some(Err(error)) if error.kind == Kind::Elsewhere || error.kind == Kind::Io => {}
                 Some(answer) => return answer,
                 None => {}
             }
-            let _ = self.asks.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = asks.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed);
             self.runtime.clock.sleep(20 * MS).await;
         }
     }
@@ -279,7 +325,9 @@ impl Client {
     }
     /// Asks another brick first from now on.
     pub fn ask_another(&self) {
-        self.asks.fetch_add(1, Ordering::Relaxed);
+        for asks in self.asks.iter() {
+            asks.fetch_add(1, Ordering::Relaxed);
+        }
     }
     pub async fn create(&self, text: &str) -> Result<Ino> {
         let op = Op::Create { parent: self.root, name: name(text), mode: 0o644, exclusive: true };

@@ -4,12 +4,12 @@
 use crate::{
     a_deposed_leader_drops_what_was_not_committed,
     a_follower_gets_all_since_it_left_although_the_others_were_started_again,
-    a_leader_without_its_lease_answers_no_read, disks, faults, heals,
+    a_leader_without_its_lease_answers_no_read, disks, faults, heals, several,
 };
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 9] = [
+const NOTICED: [(Bug, fn()); 15] = [
     (Bug::CommitUnawaited, a_deposed_leader_drops_what_was_not_committed),
     (Bug::LeaseUnasked, a_leader_without_its_lease_answers_no_read),
     (Bug::ReadUncommitted, a_deposed_leader_drops_what_was_not_committed),
@@ -19,6 +19,12 @@ const NOTICED: [(Bug, fn()); 9] = [
     (Bug::UncommittedCheckpoint, faults::changes_survive_everything_at_once),
     (Bug::StaleBlocksKept, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
     (Bug::HealEndsEarly, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
+    (Bug::HoldUncommitted, several::changes_of_several_groups_survive_everything),
+    (Bug::HoldIgnored, several::changes_of_several_groups_survive_everything),
+    (Bug::PartBeforeDecision, several::changes_of_several_groups_survive_everything),
+    (Bug::PartTwice, several::changes_of_several_groups_survive_everything),
+    (Bug::DecidedUnasked, several::changes_of_several_groups_survive_everything),
+    (Bug::FateGuessed, several::changes_of_several_groups_survive_everything),
 ];
 
 #[test]

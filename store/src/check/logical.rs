@@ -41,7 +41,7 @@ pub fn checksum(index: &dyn Index, group: GroupId) -> Result<(base::Index, u32)>
                 Row::Leaf => Some(blocks_of(&Leaf::decode(value)?)).filter(|said| !said.is_empty()),
                 Row::Session => Some(Vec::new()),
                 Row::Entry | Row::Cookie | Row::Target | Row::Xattrs | Row::Orphan | Row::Volume => Some(value.clone()),
-                Row::Intent | Row::Followed => Some(value.clone()),
+                Row::Intent | Row::Followed | Row::Lock => Some(value.clone()),
                 _ => None,
             };
             if let Some(said) = said {

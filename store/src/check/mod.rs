@@ -273,6 +273,12 @@ impl Check<'_> {
             }
         }
         for group in (0..self.groups()).map(GroupId) {
+            let (from, to) = keys::locks(group);
+            for (_, value) in self.opening.index().scan(&from, &to, usize::MAX)? {
+                if let Err(error) = values::decode_lock(&value) {
+                    self.find(format!("what group {group} holds for a change: {error}"), Means::Unreadable);
+                }
+            }
             self.report.mixed += u32::from(is_mix(&**self.opening.index(), group)?);
             let (from, to) = keys::intents(group);
             let bounds = Bounds::of(self.opening.superblock(), self.opening.geometry());

@@ -119,7 +119,7 @@ impl Check<'_> {
                 self.names.of(volume, keys::orphan_ino(key)).orphan = true;
             }
             // Read when the brick is opened, or only then used.
-            Row::Group | Row::Intent | Row::Followed | Row::Session | Row::Terms | Row::Volume => {}
+            Row::Group | Row::Intent | Row::Followed | Row::Lock | Row::Session | Row::Terms | Row::Volume => {}
             Row::Promise => {
                 if let Err(error) = values::decode_promise(value) {
                     self.find(format!("the promise of group {group}'s replica: {error}"), Means::Unreadable);
@@ -374,6 +374,7 @@ pub(crate) fn is_in_place(groups: u32, key: &[u8], (group, _, row): (GroupId, Vo
         Row::Group
         | Row::Intent
         | Row::Followed
+        | Row::Lock
         | Row::Session
         | Row::Terms
         | Row::Promise

@@ -14,7 +14,7 @@ pub(crate) use commit::{Durable, write_rows};
 use crate::Store;
 use crate::format::keys;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
-use crate::format::values::{self, GroupRow, Promise, ReplayRow, SessionRow, TermRow};
+use crate::format::values::{self, GroupRow, LockRow, Promise, ReplayRow, SessionRow, TermRow};
 use crate::index::IndexEdit;
 use crate::segments::Staged;
 use crate::space::purge::Purges;
@@ -77,6 +77,8 @@ pub enum Change {
     Intent(IntentId, Option<Intent>),
     /// The group has followed an intent, or the mark is gone.
     Followed(IntentId, bool),
+    /// Inodes that are held for a change of another group, or the end of that.
+    Lock(IntentId, Option<LockRow>),
     /// A session's row, or its end.
     Session(SessionId, Option<SessionRow>),
     /// The group's terms.
@@ -323,6 +325,7 @@ impl Work {
                 self.put(keys::intent(id), intent.map(|intent| values::encode_intent(&intent)));
             }
             Change::Followed(id, is) => self.put(keys::followed(group, id), is.then(values::encode_mark)),
+            Change::Lock(id, row) => self.put(keys::lock(group, id), row.map(|row| values::encode_lock(&row))),
             Change::Session(session, row) => {
                 self.put(keys::session(group, session), row.map(|row| values::encode_session(&row)));
             }

@@ -295,6 +295,20 @@ fn take_intent_id(reader: &mut Reader<'_>) -> Result<IntentId> {
     Ok(IntentId { group: GroupId(reader.u32()?), number: reader.u64()? })
 }
 
+/// Appends inode numbers, of which a change holds few.
+pub fn put_inos(out: &mut Vec<u8>, inos: &[Ino]) {
+    Writer(out).u8(u8::try_from(inos.len()).expect("a change holds few inodes of a group"));
+    for ino in inos {
+        Writer(out).u64(ino.0);
+    }
+}
+
+/// Reads inode numbers.
+pub fn take_inos(reader: &mut Reader<'_>) -> Result<Box<[Ino]>> {
+    let count = reader.u8()?;
+    (0..count).map(|_| reader.u64().map(Ino)).collect()
+}
+
 /// Reads where numbers end. More than an inode number has room for would end a later start.
 pub fn take_numbers(reader: &mut Reader<'_>) -> Result<Numbers> {
     let numbers = Numbers { ino: reader.u64()?, cookie: reader.u64()?, intent: reader.u64()? };
@@ -364,6 +378,8 @@ mod code {
     pub const TREED_VOLUME_CHANGE: u8 = 34;
     pub const SESSION_PUT: u8 = 35;
     pub const TERM: u8 = 36;
+    pub const LOCK_PUT: u8 = 37;
+    pub const LOCK_DROP: u8 = 38;
 }
 /// Lengths of names and targets have 16 bits.
 const _: () = assert!(NAME_BYTES_MAX < 1 << 16 && XATTR_NAME_BYTES_MAX < 1 << 16 && TARGET_BYTES_MAX < 1 << 16);
@@ -421,6 +437,11 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
         Edit::IntentDrop { id } => put_intent_id(Writer(out).u8(code::INTENT_DROP), *id),
         Edit::FollowedPut { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_PUT), *id),
         Edit::FollowedDrop { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_DROP), *id),
+        Edit::LockPut { id, inos } => {
+            put_intent_id(Writer(out).u8(code::LOCK_PUT), *id);
+            put_inos(out, inos);
+        }
+        Edit::LockDrop { id } => put_intent_id(Writer(out).u8(code::LOCK_DROP), *id),
         Edit::VolumePut(volume) => {
             assert!(volume.layers.is_empty(), "a volume gets its layers by a change");
             assert!(volume.policy == TierPolicy::default(), "and its policy");
@@ -540,6 +561,8 @@ fn take_edit_within(reader: &mut Reader<'_>, intents: bool) -> Result<Edit> {
         code::INTENT_DROP => Ok(Edit::IntentDrop { id: take_intent_id(reader)? }),
         code::FOLLOWED_PUT => Ok(Edit::FollowedPut { id: take_intent_id(reader)? }),
         code::FOLLOWED_DROP => Ok(Edit::FollowedDrop { id: take_intent_id(reader)? }),
+        code::LOCK_PUT => Ok(Edit::LockPut { id: take_intent_id(reader)?, inos: take_inos(reader)? }),
+        code::LOCK_DROP => Ok(Edit::LockDrop { id: take_intent_id(reader)? }),
         code::VOLUME_PUT => Ok(Edit::VolumePut(take_volume(reader)?)),
         code::VOLUME_CHANGE
         | code::LAYERED_VOLUME_CHANGE

@@ -27,6 +27,7 @@ mod kind {
     pub const TERMS: u8 = 0x1f;
     pub const PROMISE: u8 = 0x20;
     pub const HEAL: u8 = 0x21;
+    pub const LOCK: u8 = 0x22;
     pub const SEGMENT: u8 = 0x30;
     pub const REPLAY: u8 = 0x31;
     pub const SUMMARY: u8 = 0x32;
@@ -54,6 +55,8 @@ pub enum Row {
     Intent,
     /// The mark that an intent was followed.
     Followed,
+    /// Inodes that are held for a change of another group.
+    Lock,
     /// A session: who has it, and its results.
     Session,
     /// A group's terms.
@@ -108,6 +111,7 @@ pub fn row(key: &[u8]) -> Option<(GroupId, VolumeId, Row)> {
         (kind::ORPHAN, 17) => Row::Orphan,
         (kind::INTENT, 17) => Row::Intent,
         (kind::FOLLOWED, 21) => Row::Followed,
+        (kind::LOCK, 21) => Row::Lock,
         (kind::SESSION, 17) => Row::Session,
         (kind::TERMS, 9) => Row::Terms,
         (kind::PROMISE, 9) => Row::Promise,
@@ -227,6 +231,18 @@ pub fn followed(group: GroupId, id: IntentId) -> Vec<u8> {
 /// The range of all such marks of a group.
 pub fn followed_all(group: GroupId) -> Bounds {
     all_of(group, VolumeId(0), kind::FOLLOWED)
+}
+/// The inodes of `group` that are held for a change which another group is about to decide.
+pub fn lock(group: GroupId, id: IntentId) -> Vec<u8> {
+    Key::new(group, VolumeId(0), kind::LOCK).u32(id.group.0).u64(id.number).0
+}
+/// The range of all such rows of a group.
+pub fn locks(group: GroupId) -> Bounds {
+    all_of(group, VolumeId(0), kind::LOCK)
+}
+/// The intent in a lock's key.
+pub fn lock_id(key: &[u8]) -> IntentId {
+    followed_id(key)
 }
 /// The intent in a followed mark's key.
 pub fn followed_id(key: &[u8]) -> IntentId {

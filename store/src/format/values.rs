@@ -171,6 +171,28 @@ pub fn decode_intent(bytes: &[u8]) -> Result<Intent> {
     edits::take_intent(&mut open(bytes)?)
 }
 
+/// Inodes of a volume that are held for a change which another group is about to decide.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockRow {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The inodes.
+    pub inos: Box<[Ino]>,
+}
+
+/// A lock's value.
+pub fn encode_lock(row: &LockRow) -> Vec<u8> {
+    let mut out = versioned();
+    Writer(&mut out).u32(row.volume.0);
+    edits::put_inos(&mut out, &row.inos);
+    out
+}
+/// Reads a lock.
+pub fn decode_lock(bytes: &[u8]) -> Result<LockRow> {
+    let mut reader = open(bytes)?;
+    Ok(LockRow { volume: VolumeId(reader.u32()?), inos: edits::take_inos(&mut reader)? })
+}
+
 /// A mark's value: nothing but that it is there.
 pub fn encode_mark() -> Vec<u8> {
     versioned()

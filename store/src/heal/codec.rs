@@ -143,6 +143,7 @@ fn can_be(row: Row, value: &[u8]) -> Result<()> {
         Row::Target => values::decode_target(value).map(drop),
         Row::Xattrs => values::decode_xattrs(value).map(drop),
         Row::Intent => values::decode_intent(value).map(drop),
+        Row::Lock => values::decode_lock(value).map(drop),
         Row::Session => values::decode_session(value).map(drop),
         Row::Terms => values::decode_terms(value).map(drop),
         Row::Volume => values::decode_volume(value).map(drop),

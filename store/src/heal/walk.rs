@@ -26,7 +26,9 @@ impl Phase {
     /// True for rows that travel in this phase. The others are what each brick decides by itself: what is left to free, and what that makes
     /// of counts; its promise; how it heals.
     pub fn takes(self, row: Row) -> bool {
-        use Row::{Cookie, Entry, Followed, Inode, Intent, Orphan, Reserve, Session, Target, Terms, Volume, Xattrs};
+        use Row::{
+            Cookie, Entry, Followed, Inode, Intent, Lock, Orphan, Reserve, Session, Target, Terms, Volume, Xattrs,
+        };
         match self {
             Phase::Leaves => row == Row::Leaf,
             Phase::Others => matches!(
@@ -39,6 +41,7 @@ impl Phase {
                     | Orphan
                     | Intent
                     | Followed
+                    | Lock
                     | Session
                     | Terms
                     | Volume

@@ -143,7 +143,11 @@ impl Bounds {
                 self.ino(*ino).and_then(|()| self.blocks(*first, *count))
             }
             Edit::IntentPut(intent) => self.intent(intent),
-            Edit::IntentDrop { id } | Edit::FollowedPut { id } | Edit::FollowedDrop { id } => {
+            Edit::LockPut { id, inos } => {
+                inos.iter().try_for_each(|ino| self.ino(*ino))?;
+                self.group(id.group).and_then(|()| self.number(id.number))
+            }
+            Edit::IntentDrop { id } | Edit::FollowedPut { id } | Edit::FollowedDrop { id } | Edit::LockDrop { id } => {
                 self.group(id.group).and_then(|()| self.number(id.number))
             }
             Edit::VolumePut(volume) | Edit::VolumeChange { volume, .. } => match volume.id.0 < u32::MAX {
