@@ -141,6 +141,7 @@ impl Groups {
             }
             let hangs = hangs(self.oldest_write(), now);
             self.states().iter().for_each(|group| self.look_at(group, now, hangs));
+            self.look_who_leads(now);
             clock.sleep(LOOK_NS).await;
         }
     }

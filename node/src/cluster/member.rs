@@ -295,7 +295,7 @@ impl Node {
         let named = |replica: ReplicaId| self.member.cluster.of_replica(replica.0).map(|node| node.name.clone());
         Some(Replica {
             cluster: to_hex(&self.member.cluster.id),
-            node: self.member.place().name.clone(),
+            node: self.name().to_string(),
             leads: groups.serves(GROUP) && self.leading.server().is_some(),
             leader: leader.and_then(named),
             term: term.0,
@@ -313,6 +313,10 @@ impl Node {
             }),
             peers: self.peers(brick),
         })
+    }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.member.place().name
     }
     /// The name of the node that has a brick.
     pub fn name_of(&self, brick: u128) -> Option<&str> {
