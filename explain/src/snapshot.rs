@@ -51,6 +51,8 @@ pub struct Snapshot {
     pub network: Option<Network>,
     /// The other nodes of a cluster, at the one that leads.
     pub peers: Vec<Peer>,
+    /// The leader of the cluster, at one of its nodes.
+    pub led: Option<Led>,
     /// The usual service of the device, as learned so far.
     pub baseline: crate::Baseline,
 }
@@ -73,6 +75,25 @@ pub struct Peer {
     pub retransmits: u64,
     /// Its acknowledgements.
     pub acks: Vec<Acks>,
+}
+
+/// The node that leads a cluster, and what came before, as one of its nodes has seen it since its daemon's start.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Led {
+    /// The name of the node that tells.
+    pub node: String,
+    /// The name of the node that leads, or led last; the number of its brick, in hexadecimal digits, if the daemon does not know it. Empty if there
+    /// was none.
+    pub leader: String,
+    /// Its term.
+    pub term: u64,
+    /// Times that somebody led after somebody else, or after itself in an earlier term.
+    pub changes: u64,
+    /// Nanoseconds in which nobody served clients.
+    pub without_ns: u64,
+    /// True if nobody does now.
+    pub is_without: bool,
 }
 
 /// Acknowledgements of a node.

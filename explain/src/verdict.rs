@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 const GAIN_MIN: f64 = 0.10;
 /// Share of the requests that must have failed, if that is what is to be told first.
 const FAILED_MIN: f64 = 0.01;
+/// Mean number of requests under way from which on some wait.
+const WAITING_MIN: f64 = 0.5;
+/// Share of the time that nobody led, if that is to be told of requests that a node has under way.
+const LEADERLESS_MIN: f64 = 0.5;
 /// Share of their time that the cores sleep at least, if clients could offer more load.
 const IDLE_MIN: f64 = 0.25;
 
@@ -132,7 +136,8 @@ fn verdict(window: &Window, findings: &[Finding]) -> Verdict {
         return verdict;
     }
     if window.requests() == 0 {
-        return stuck(window).unwrap_or_else(|| none("idle", Vec::new(), "No request came in this time."));
+        let told = leaderless(window).or_else(|| stuck(window));
+        return told.unwrap_or_else(|| none("idle", Vec::new(), "No request came in this time."));
     }
     if let Some(verdict) = missing_disks(window) {
         return verdict;
@@ -177,11 +182,21 @@ fn missing_disks(window: &Window) -> Option<Verdict> {
     Some(Verdict { finding: Finding { cause, resource, evidence, next, ..Finding::default() }, sentence })
 }
 
+/// The verdict if no request has ended, since nobody led: then they wait where they came from.
+fn leaderless(window: &Window) -> Option<Verdict> {
+    // Those that are under way here may wait for something else.
+    let share_min = if waiting(window) < WAITING_MIN { GAIN_MIN } else { LEADERLESS_MIN };
+    let finding = causes::without_requests(window).filter(|finding| finding.share >= share_min)?;
+    let (title, resource) = (title(&finding.cause), &finding.resource);
+    let sentence = format!("{title}: {resource}. Whoever asked for something meanwhile waited.");
+    Some(Verdict { finding, sentence })
+}
+
 /// The verdict if requests are under way and none has ended. What they wait for is seen only once one has: the figures tell what it
 /// may be.
 fn stuck(window: &Window) -> Option<Verdict> {
     let waiting = waiting(window);
-    if waiting < 0.5 {
+    if waiting < WAITING_MIN {
         return None;
     }
     let (space, agents) = (&window.after.space, &window.after.agents);
@@ -216,7 +231,7 @@ fn waiting(window: &Window) -> f64 {
 fn away(window: &Window) -> Option<Verdict> {
     let network = window.network.as_ref().filter(|network| network.connections == 0)?;
     let waiting = waiting(window);
-    if waiting < 0.5 {
+    if waiting < WAITING_MIN {
         return None;
     }
     let server = &network.server;
@@ -253,6 +268,7 @@ pub fn title(cause: &str) -> &str {
         "limit" => "A volume's limits hold requests back",
         "network" => "The network is slower than it was",
         "server" => "The server is slower than it was",
+        "leader-change" => "The cluster's lead was interrupted",
         "peer" => "Other nodes of the cluster are slower than they were",
         other => other,
     }

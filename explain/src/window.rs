@@ -1,8 +1,8 @@
 //! The difference of two snapshots: what happened between them.
 
 use crate::snapshot::{
-    Acks, InFlight, Io, LayerFigures, LimitFigures, Lock, Network, Operation, Peer, Pool, Snapshot, Tenant, Thread,
-    Tier, Tiers, Trips, Whole,
+    Acks, InFlight, Io, LayerFigures, Led, LimitFigures, Lock, Network, Operation, Peer, Pool, Snapshot, Tenant,
+    Thread, Tier, Tiers, Trips, Whole,
 };
 use crate::times::Times;
 use std::cmp::Reverse;
@@ -48,6 +48,8 @@ pub struct Window {
     pub network: Option<Network>,
     /// The other nodes of a cluster, at the one that leads: what they are at the end, and what was counted meanwhile.
     pub peers: Vec<Peer>,
+    /// The leader of the cluster, at one of its nodes: what was known at the beginning, and what is known at the end, with what was counted meanwhile.
+    pub led: Option<(Led, Led)>,
 }
 
 /// A core's difference.
@@ -108,6 +110,7 @@ impl Window {
             tiers: tiers(before, after),
             network: network(before, after),
             peers: peers(before, after),
+            led: led(before, after),
             after: after.clone(),
         })
     }
@@ -395,6 +398,14 @@ fn peers(before: &Snapshot, after: &Snapshot) -> Vec<Peer> {
         }
     };
     pairs(&before.peers, &after.peers, |peer| &*peer.brick).map(since).collect()
+}
+
+fn led(before: &Snapshot, after: &Snapshot) -> Option<(Led, Led)> {
+    let (earlier, later) = (before.led.clone()?, after.led.clone()?);
+    // A silence is counted once it is noticed, and may have begun before.
+    let without_ns = later.without_ns.saturating_sub(earlier.without_ns).min(after.at_ns - before.at_ns);
+    let changes = later.changes.saturating_sub(earlier.changes);
+    Some((earlier, Led { without_ns, changes, ..later }))
 }
 
 fn disk(before: &Snapshot, after: &Snapshot) -> Option<DiskWindow> {

@@ -457,11 +457,7 @@ impl Daemon {
         let of_nodes = || self.node.as_ref().map_or(0, Node::under_way);
         let of_clients = || self.listener.as_ref().map_or(0, Listener::under_way) + of_nodes();
         let mut snapshot = self.gatherer.snapshot(looking, (&mounts, &of_clients), (layers, limits, tenants));
-        for peer in &mut snapshot.peers {
-            let brick = u128::from_str_radix(&peer.brick, 16).ok();
-            let name = self.node.as_ref().zip(brick).and_then(|(node, brick)| node.name_of(brick));
-            name.inspect(|name| peer.node = name.to_string());
-        }
+        self.node.iter().for_each(|node| name_nodes(node, &mut snapshot));
         Ok(snapshot)
     }
 
@@ -675,6 +671,19 @@ impl console::Source for Daemon {
     }
     fn brick(&self) -> String {
         self.gatherer.data.display().to_string()
+    }
+}
+
+/// Names the nodes of a cluster, which come named by their bricks.
+fn name_nodes(node: &Node, snapshot: &mut Snapshot) {
+    let named =
+        |brick: &str| u128::from_str_radix(brick, 16).ok().and_then(|brick| node.name_of(brick)).map(String::from);
+    for peer in &mut snapshot.peers {
+        peer.node = named(&peer.brick).unwrap_or_else(|| peer.node.clone());
+    }
+    if let Some(led) = &mut snapshot.led {
+        led.leader = named(&led.leader).unwrap_or_else(|| led.leader.clone());
+        led.node = node.name().to_string();
     }
 }
 

@@ -12,6 +12,9 @@ const STALL: Duration = Duration::from_secs(10);
 /// Time for a node that was killed to be started again and to have what it lacks.
 const RECOVERY: Duration = Duration::from_secs(60);
 
+/// The nodes' names.
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
 /// A cluster's directory and a mount point.
 struct Cluster {
     scratch: Scratch,
@@ -51,6 +54,17 @@ impl Cluster {
         let leads = |node: &&serde_json::Value| node["state"] == "leads";
         let leader = nodes.iter().find(leads).unwrap_or_else(|| panic!("nobody leads: {status}"));
         (pid(leader), nodes.iter().filter(|node| !leads(node)).map(pid).collect())
+    }
+    /// The node that leads.
+    fn leader(&self) -> String {
+        let status = self.status();
+        status["leader"].as_str().unwrap_or_else(|| panic!("nobody leads: {status}")).to_string()
+    }
+    /// A node's figures, as text of JSON.
+    fn snapshot(&self, name: &str) -> String {
+        let file = self.scratch.join("snapshot");
+        succeed(&["profile", text(&self.node(name)), "--save", text(&file)]);
+        fs::read_to_string(file).expect("just written")
     }
     /// Waits until what `cluster status` says begins with this.
     fn until(&self, health: &str) -> serde_json::Value {
@@ -104,9 +118,11 @@ fn files_outlast_the_node_that_leads_and_an_end() {
     write_all(&cluster.mount, 0..100);
 
     let (leader, others) = cluster.processes();
+    let (first, before) = (cluster.leader(), NODES.map(|name| cluster.snapshot(name)));
     signal("KILL", leader);
     let stall = write_all(&cluster.mount, 100..200);
     println!("the longest write took {} ms", stall.as_millis());
+    tells_who_led(&cluster, &first, &before);
     assert!(stall < STALL, "{stall:?}");
     cluster.until("healthy: 3 of 3 bricks, n");
     let (next, _) = cluster.processes();
@@ -138,6 +154,20 @@ fn files_outlast_the_node_that_leads_and_an_end() {
     let daemon = cluster.up();
     check(&cluster.mount, 0..221);
     daemon.terminate();
+}
+
+/// The node that leads now knows that another one did, and that there was a time without anybody.
+fn tells_who_led(cluster: &Cluster, first: &str, before: &[String; 3]) {
+    let next = cluster.leader();
+    assert_ne!(next, first, "it was killed");
+    let at = NODES.iter().position(|name| *name == next).expect("one of them");
+    let file = cluster.scratch.join("snapshots");
+    fs::write(&file, format!("[{},{}]", before[at], cluster.snapshot(&next))).expect("writable");
+    let told = succeed(&["explain", "--from", text(&file)]);
+    println!("{told}");
+    assert!(told.contains(&format!("interrupted: {first}, then {next}")), "{told}");
+    assert!(told.contains(&format!("  {first} led before, in term ")), "{told}");
+    assert!(told.contains(&format!("  next: look at {first}, which led before")), "{told}");
 }
 
 /// The node that leads has the waits for other nodes in its account, and knows how long each one takes.

@@ -6,6 +6,7 @@ mod core;
 mod device;
 mod index;
 mod layer;
+mod leader;
 mod limit;
 mod lock;
 mod memory;
@@ -16,6 +17,7 @@ mod tiers;
 
 use crate::{Finding, Window};
 
+pub(crate) use leader::without_requests;
 pub use network::Part;
 pub use peer::class_name;
 pub use tiers::is_of_disks;
@@ -28,7 +30,7 @@ pub const OF_CLIENTS: [Cause; 7] =
     [core::find_busy, core::find_taken, lock::find, memory::find, layer::find, network::find, network::find_server];
 
 /// The causes at a brick.
-pub const OF_BRICKS: [Cause; 16] = [
+pub const OF_BRICKS: [Cause; 17] = [
     device::find,
     device::find_flush,
     core::find_busy,
@@ -45,6 +47,7 @@ pub const OF_BRICKS: [Cause; 16] = [
     layer::find,
     limit::find,
     peer::find,
+    leader::find,
 ];
 
 /// A duration for sentences.

@@ -146,6 +146,7 @@ impl Groups {
                 self.states().iter().for_each(|group| self.look_across(group, now));
                 self.end_questions(now);
             }
+            self.look_who_leads(now);
             clock.sleep(LOOK_NS).await;
         }
     }

@@ -5,6 +5,7 @@
 //! (rule P4).
 
 use crate::Groups;
+use crate::led::{Led, Look};
 use crate::state::State;
 use base::{GroupId, Result, SessionId, Term};
 use runtime::{Event, Lock};
@@ -18,6 +19,7 @@ const HAND_OVER_LOOK_NS: u64 = 2_000_000;
 pub(crate) struct Tenures {
     now: Lock<Now>,
     changed: Event,
+    led: Lock<Led>,
 }
 
 #[derive(Default)]
@@ -29,7 +31,11 @@ struct Now {
 
 impl Default for Tenures {
     fn default() -> Tenures {
-        Tenures { now: Lock::new("tenure", Now::default()), changed: Event::new() }
+        Tenures {
+            now: Lock::new("tenure", Now::default()),
+            changed: Event::new(),
+            led: Lock::new("led", Led::default()),
+        }
     }
 }
 
@@ -146,5 +152,32 @@ impl Groups {
         self.replication().tenures.end();
         let group = self.state(state.group);
         [&group.committed, &group.ranges].into_iter().for_each(Event::notify);
+    }
+
+    /// The brick that leads this one's groups, and what came before; None of a brick without replicas.
+    pub fn led(&self) -> Option<Led> {
+        Some(*self.replication.as_ref()?.tenures.led.lock())
+    }
+    /// Looks who leads: of all groups, since one brick leads them all.
+    pub(super) fn look_who_leads(&self, now: u64) {
+        let (replication, Some(group)) = (self.replication(), self.states().first()) else { return };
+        let (lacks, term, leader) = {
+            let mut state = group.state.lock();
+            let lacks = self.at_this_moment(&mut state, |order, moment| order.lacks_leader(moment));
+            let order = &state.replica().order;
+            (lacks, order.term(), order.leader())
+        };
+        let members = replication.others.iter().chain([&replication.me]);
+        let found = members.copied().find(|member| Some(member.replica) == leader);
+        let (serves, asked_ns) = match found {
+            Some(leader) if leader.brick == replication.me.brick => (replication.tenures.number().is_some(), None),
+            Some(leader) => {
+                let is_there = self.reach(leader.brick).is_some_and(|reach| reach.is_connected);
+                (is_there && !lacks, replication.supports.lock().asked_ns(leader.brick, now))
+            }
+            None => (false, None),
+        };
+        let leader = found.map(|leader| (leader.brick, term));
+        replication.tenures.led.lock().look(Look { at_ns: now, leader, serves, asked_ns });
     }
 }

@@ -16,7 +16,8 @@ use order_raft::support::{BrickId, Ended};
 use runtime::Runtime;
 use runtime::net::Address;
 use runtime::real::Directory;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use store::format::Uuid;
 use store::format::superblock::{REPLICAS, Superblock};
@@ -41,6 +42,8 @@ pub struct Member {
     cluster: Cluster,
     /// Its position among the nodes.
     position: usize,
+    /// The addresses where nodes listen for nodes, by position, as far as they have been looked up.
+    found: Arc<[OnceLock<Address>]>,
 }
 
 impl Member {
@@ -52,7 +55,11 @@ impl Member {
             let what = "this is the directory of a cluster, not of a brick: sinter cluster status DIR shows its bricks";
             Error::new(Kind::Invalid, what).with(data.path().display())
         })?;
-        Ok(Some(Member { data: data.clone(), cluster, position }))
+        Ok(Some(Member::new(data, cluster, position)))
+    }
+    fn new(data: &Directory, cluster: Cluster, position: usize) -> Member {
+        let found = cluster.nodes.iter().map(|_| OnceLock::new()).collect();
+        Member { data: data.clone(), cluster, position, found }
     }
     /// The cluster.
     pub fn cluster(&self) -> &Cluster {
@@ -83,17 +90,41 @@ impl Member {
         // No process says yet, as the last thing that it does, that it supports nobody.
         Replicas { me: brick_id(self.place()), members, ended: Ended::Somehow }
     }
-    /// Tells the other nodes that a process of this one begins. `epoch`: the one that it is about to have.
+    /// Tells the other nodes that a process of this one begins. Waits for nothing: each name is looked up in a thread of its own, since a
+    /// resolver that does not answer takes half a minute, and a name that is not known keeps the news from that node alone. `epoch`: the one
+    /// that it is about to have. Errors: those of the node's certificate.
     pub fn announce(&self, runtime: &Runtime, epoch: u64) -> Result<()> {
         let trust = self.badge()?.map(|badge| badge.trust(runtime)).transpose()?;
         let me = Me { id: PeerId(brick_id(self.place()).0), cluster: self.cluster.id, epoch };
-        group::announce(runtime, me, self.others()?, trust);
+        for (position, node) in self.others() {
+            let (member, there, trust, brick) = (self.clone(), runtime.clone(), trust.clone(), brick_id(node));
+            let tell = move || {
+                if let Ok(address) = member.address(position) {
+                    group::announce(&there, me, vec![(brick, address)], trust);
+                }
+            };
+            // Who can't be told finds out later.
+            drop(Builder::new().name("lookup".into()).spawn(tell));
+        }
         Ok(())
     }
-    /// The other nodes' bricks, and where they are.
-    fn others(&self) -> Result<Vec<(BrickId, Address)>> {
-        let others = self.cluster.nodes.iter().filter(|node| node.brick != self.brick());
-        others.map(|node| Ok((brick_id(node), node.peers.resolve()?))).collect()
+    /// The other nodes, each with its position.
+    fn others(&self) -> impl Iterator<Item = (usize, &Place)> {
+        self.cluster.nodes.iter().enumerate().filter(|(position, _)| *position != self.position)
+    }
+    /// The other nodes' bricks, and where they are. Errors: those of `address`.
+    fn addresses(&self) -> Result<Vec<(BrickId, Address)>> {
+        self.others().map(|(position, node)| Ok((brick_id(node), self.address(position)?))).collect()
+    }
+    /// The address where a node listens for other nodes. Its name is looked up, which blocks, unless that was done before. Errors: those of
+    /// `Spot::resolve`.
+    fn address(&self, position: usize) -> Result<Address> {
+        let found = &self.found[position];
+        if let Some(address) = found.get() {
+            return Ok(address.clone());
+        }
+        let address = self.cluster.nodes[position].peers.resolve()?;
+        Ok(found.get_or_init(|| address).clone())
     }
     /// The node's certificate and keys; None if all nodes are of this machine.
     fn badge(&self) -> Result<Option<Badge>> {
@@ -158,7 +189,7 @@ impl Node {
     /// Connects an open brick to the others.
     pub fn start(brick: &Brick, member: Member) -> Result<Node> {
         let own = member.place();
-        let others = member.others()?;
+        let others = member.addresses()?;
         let (runtime, groups, id) = (brick.runtime(), brick.groups(), member.cluster.id);
         let badge = member.badge()?.map(Arc::new);
         let trust = badge.as_ref().map(|badge| badge.trust(runtime)).transpose()?;
@@ -264,7 +295,7 @@ impl Node {
         let named = |replica: ReplicaId| self.member.cluster.of_replica(replica.0).map(|node| node.name.clone());
         Some(Replica {
             cluster: to_hex(&self.member.cluster.id),
-            node: self.member.place().name.clone(),
+            node: self.name().to_string(),
             leads: groups.serves(GROUP) && self.leading.server().is_some(),
             leader: leader.and_then(named),
             term: term.0,
@@ -283,6 +314,10 @@ impl Node {
             peers: self.peers(brick),
         })
     }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.member.place().name
+    }
     /// The name of the node that has a brick.
     pub fn name_of(&self, brick: u128) -> Option<&str> {
         let node = self.member.cluster.nodes.iter().find(|node| brick_id(node).0 == brick)?;
@@ -290,8 +325,7 @@ impl Node {
     }
     /// The other nodes, as this one reaches them.
     fn peers(&self, brick: &Brick) -> Vec<PeerState> {
-        let others = self.member.cluster.nodes.iter().filter(|node| node.brick != self.member.brick());
-        let told = others.map(|node| {
+        let told = self.member.others().map(|(_, node)| {
             let reach = brick.groups().reach(brick_id(node)).unwrap_or_default();
             let error = (!reach.is_connected).then_some(reach.error).flatten();
             let follows = brick.groups().follower(GROUP, brick_id(node));
@@ -317,8 +351,10 @@ impl Node {
 mod tests {
     use super::super::config::Spot;
     use super::*;
+    use crate::assembly;
     use crate::directory;
     use crate::scratch::Scratch;
+    use runtime::tasks::either;
 
     fn cluster() -> Cluster {
         let node = |number: u8| Place {
@@ -350,5 +386,31 @@ mod tests {
         assert!(error.to_string().contains("directory of a cluster"), "{error}");
         std::fs::write(scratch.path().join(FILE), "garbage").expect("writable");
         refuse_alone(&data, None).expect_err("nobody knows whose it is");
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_keeps_the_news_from_that_node_alone() {
+        const WITHIN_NS: u64 = 60_000_000_000;
+        let scratch = Scratch::new();
+        let data = directory::existing(scratch.path()).expect("ours");
+        let (runtime, reactors) = assembly::start(&data, (None, Vec::new()), 256 << 20, false).expect("cores");
+        let listener = runtime.net.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).expect("a port is free");
+        let Ok(Address::Tcp(port)) = runtime.net.address(listener) else { unreachable!("it listens at a port") };
+        let mut cluster = cluster();
+        let spot = |text: String| Spot::Remote(text.parse().expect("an address"));
+        cluster.nodes[1].peers = spot("nobody.invalid:7401".into());
+        cluster.nodes[2].peers = spot(port.to_string());
+        let member = Member::new(&data, cluster, 0);
+        member.announce(&runtime, 5).expect("it has no certificate");
+        let there = runtime.clone();
+        let accept = move || async move {
+            let mut came = false;
+            let wait = async { came = there.net.accept(listener).await.is_ok() };
+            either(wait, there.clock.sleep(WITHIN_NS)).await;
+            came
+        };
+        assert!(reactors.run(0, accept).expect("the cores run"), "the third node is told");
+        assert_eq!(member.address(2).ok(), Some(Address::Tcp(port)));
+        reactors.stop();
     }
 }

@@ -25,6 +25,15 @@ pub struct ClusterState {
     pub nodes: Vec<NodeState>,
 }
 
+impl ClusterState {
+    /// The mean of the nanoseconds after which a node acknowledges a message of the node that leads, as far as that one has told.
+    pub fn acknowledges_ns(&self, name: &str) -> Option<u64> {
+        let leader = self.nodes.iter().find(|node| node.state == Part::Leads)?.replica.as_ref()?;
+        let peer = leader.peers.iter().find(|peer| peer.node == name && peer.connected)?;
+        peer.acknowledged_ns.checked_div(peer.acknowledged)
+    }
+}
+
 /// The state of a node.
 #[derive(Serialize, Clone, Debug)]
 pub struct NodeState {
@@ -226,6 +235,7 @@ fn listed(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::protocol::PeerState;
 
     fn health(parts: &[Part]) -> (String, bool) {
         let node = |(at, state): (usize, &Part)| NodeState {
@@ -255,6 +265,21 @@ mod tests {
             assert!(told.starts_with(expected), "{told}");
             assert_eq!(healthy, is_healthy, "{told}");
         }
+    }
+
+    #[test]
+    fn who_leads_tells_how_soon_the_others_acknowledge() {
+        let peer = |node: &str, acknowledged, acknowledged_ns| {
+            let (node, connected, error, lacks, heals, needed) = (node.into(), node != "n4", None, None, false, 0);
+            PeerState { node, connected, error, lacks, heals, acknowledged, acknowledged_ns, needed }
+        };
+        let node = |name: &str, state, peers| {
+            let replica = Some(Box::new(Replica { peers, ..Replica::default() }));
+            NodeState { name: name.into(), state, pid: None, read_only: None, error: None, replica }
+        };
+        let leads = node("n1", Part::Leads, vec![peer("n2", 4, 1_000), peer("n3", 0, 0), peer("n4", 1, 5)]);
+        let state = whole(vec![leads, node("n2", Part::Follows, vec![peer("n1", 1, 5)])], 2);
+        assert_eq!(["n1", "n2", "n3", "n4"].map(|name| state.acknowledges_ns(name)), [None, Some(250), None, None]);
     }
 
     #[test]

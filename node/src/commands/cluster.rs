@@ -22,7 +22,7 @@ use crate::memory;
 use crate::network::{own_hosts, with_port};
 use crate::progress::Progress;
 use crate::remote::{self, Wishes};
-use crate::table::{Align, Table, count};
+use crate::table::{Align, Table, count, duration};
 use console::{Addresses, Listening};
 use control::{Address, ClientName, Role, Token};
 use front::fuse::{self, MountOptions};
@@ -302,17 +302,18 @@ fn status(options: &ClusterStatus) -> Result<Exit, Failure> {
     Ok(if state.healthy { Exit::Done } else { Exit::Failed })
 }
 
-fn table(state: &ClusterState) -> String {
+fn table(cluster: &ClusterState) -> String {
     let columns = [
         ("node", Align::Left),
         ("state", Align::Left),
         ("term", Align::Right),
         ("committed", Align::Right),
         ("applied", Align::Right),
+        ("acknowledges", Align::Right),
         ("process", Align::Right),
     ];
     let mut table = Table::new(&columns);
-    for NodeState { name, state, pid, read_only, error, replica } in &state.nodes {
+    for NodeState { name, state, pid, read_only, error, replica } in &cluster.nodes {
         let figure = |figure: Option<u64>| figure.map_or("-".to_string(), count);
         let replica = replica.as_ref();
         let told = match (read_only, error) {
@@ -326,6 +327,7 @@ fn table(state: &ClusterState) -> String {
             figure(replica.map(|replica| replica.term)),
             figure(replica.map(|replica| replica.committed)),
             figure(replica.map(|replica| replica.applied)),
+            cluster.acknowledges_ns(name).map_or("-".to_string(), duration),
             pid.map_or("-".to_string(), |pid| pid.to_string()),
         ]);
     }

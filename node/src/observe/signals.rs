@@ -6,8 +6,8 @@ use base::StatFs;
 use base::limits::BLOCK_BYTES;
 use explain::Times;
 use explain::snapshot::{
-    Acks, Agents, Core, InFlight, Io, LayerFigures, LimitFigures, Lock, Log, Memory, Network, Operation, Peer, Pool,
-    Snapshot, Space, Tenant, Tiers, Trips, Whole,
+    Acks, Agents, Core, InFlight, Io, LayerFigures, Led, LimitFigures, Lock, Log, Memory, Network, Operation, Peer,
+    Pool, Snapshot, Space, Tenant, Tiers, Trips, Whole,
 };
 use front::fuse::Serving;
 use group::Groups;
@@ -103,6 +103,7 @@ impl Gatherer {
             log: self.groups.as_deref().map(log).unwrap_or_default(),
             network: self.client.as_ref().map(|(server, client)| network(server, client)),
             peers: self.groups.as_deref().map(peers).unwrap_or_default(),
+            led: self.groups.as_deref().and_then(led),
             baseline: self.learner.baseline(),
         }
     }
@@ -229,6 +230,13 @@ pub fn peers(groups: &Groups) -> Vec<Peer> {
         })
     });
     told.collect()
+}
+
+/// The leader of the cluster, named by its brick; None of a brick that is alone.
+fn led(groups: &Groups) -> Option<Led> {
+    let group::Led { leader, changes, without_ns, is_without, .. } = groups.led()?;
+    let (leader, term) = leader.map(|(brick, term)| (format!("{:032x}", brick.0), term.0)).unwrap_or_default();
+    Some(Led { node: String::new(), leader, term, changes, without_ns, is_without })
 }
 
 fn log(groups: &Groups) -> Log {

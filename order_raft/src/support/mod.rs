@@ -232,6 +232,11 @@ impl Supports {
         let given = self.peers.get(&to)?.given.filter(|given| given.until > now)?;
         Some(Spell { epoch: self.epoch, number: given.spell })
     }
+    /// The time at which another one that this brick supports now asked for that last, as the brick granted it.
+    pub fn asked_ns(&self, by: BrickId, now: Nanos) -> Option<Nanos> {
+        let given = self.peers.get(&by)?.given.filter(|given| given.until > now)?;
+        Some(given.until - PROMISE_NS)
+    }
     /// The spell in which another brick supports this one now.
     pub fn had(&self, from: BrickId, now: Nanos) -> Option<Spell> {
         let had = self.peers.get(&from)?.had?;

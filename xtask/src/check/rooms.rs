@@ -19,6 +19,7 @@ const HOUSES: [House; 2] = [
         package: "group",
         rooms: &[
             ("hosted", &[]),
+            ("led", &[]),
             ("replica", &[]),
             ("state", &["replica"]),
             ("order", &["replica", "state"]),
@@ -27,7 +28,7 @@ const HOUSES: [House; 2] = [
             ("data", &["order", "state"]),
             ("agents", &["data", "order", "state"]),
             ("heal", &["agents", "replica", "state"]),
-            ("replication", &["across", "change", "heal", "hosted", "replica", "state"]),
+            ("replication", &["across", "change", "heal", "hosted", "led", "replica", "state"]),
             ("open", &["agents", "hosted", "order", "replication", "state"]),
         ],
     },
@@ -201,7 +202,7 @@ mod tests {
         let rooms = ["agents", "change", "data", "heal", "order", "replica", "replication", "state"]
             .map(|room| format!("group/src/{room}/mod.rs"));
         let mut files = vec![("group/src/lib.rs", "pub use agents::{clean, forget};\nuse order::token::Token;\n")];
-        files.extend(["group/src/hosted.rs", "group/src/open.rs"].map(|path| (path, "")));
+        files.extend(["group/src/hosted.rs", "group/src/led.rs", "group/src/open.rs"].map(|path| (path, "")));
         files.extend(rooms.iter().map(|path| (path.as_str(), "")));
         files.push((path, text));
         check(&tree(&files))
