@@ -290,8 +290,6 @@ pub enum Bug {
     PartBeforeDecision,
     /// A group takes its part of a change again when it is told again.
     PartTwice,
-    /// A change is decided though others may have been told that it never will be.
-    DecidedUnasked,
     /// What became of a change is told by a replica that may not know.
     FateGuessed,
     /// A leader that was deposed keeps what it had ordered and is void (rule L6).
@@ -312,7 +310,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 150] = [
+    pub const ALL: [Bug; 149] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -454,7 +452,6 @@ impl Bug {
         Bug::HoldIgnored,
         Bug::PartBeforeDecision,
         Bug::PartTwice,
-        Bug::DecidedUnasked,
         Bug::FateGuessed,
         Bug::VoidKept,
         Bug::UncommittedCheckpoint,

@@ -2,7 +2,10 @@
 
 use crate::targets::{Answer, answer, scale};
 use crate::wire_frames::variant;
-use base::{Index, Ino, ReplicaId, Term, VolumeId};
+use base::{
+    Blocks, Edit, FileKind, GroupId, Index, Ino, Inode, IntentId, Name, ReplicaId, SessionId, Term, Time, VolumeId,
+};
+use group::across_codec::{self, Across, Found, Want};
 use group::heal_codec::{self, Heal};
 use group::replica_codec::{Pulse, Told, pulse_bytes, put_told, take_pulse, take_told};
 use order_raft::support::{Answer as Answered, Ask, Epoch, Spell, Stamp, Wish};
@@ -41,6 +44,38 @@ fn heals() -> [Heal; 7] {
     ]
 }
 
+fn of_several_groups() -> Vec<Across> {
+    let (ino, id, group) = (Ino(7), IntentId { group: GroupId(2), number: 9 }, GroupId(1));
+    let (volume, name) = (VolumeId(1), Name::new(b"name").expect("a name"));
+    let wants = vec![
+        Want::Inode(ino),
+        Want::Entry(ino, name.clone()),
+        Want::Xattrs(ino),
+        Want::Opens(ino),
+        Want::Fresh,
+        Want::Turn,
+    ];
+    let inode = Inode::blank(FileKind::File, ino, Ino(3), Time(4));
+    let found = vec![
+        Found::Inode(ino, Some((inode, Blocks { count: 6, exact: true }))),
+        Found::Inode(ino, None),
+        Found::Entry(ino, name, None),
+        Found::Xattrs(ino, None),
+        Found::Opens(ino, 2),
+        Found::Fresh(ino),
+    ];
+    let (number, session, edits) = (3, SessionId(5), vec![Edit::InodeDrop { ino }, Edit::LockDrop { id }]);
+    vec![
+        Across::Ask(across_codec::Ask { number, id: Some(id), holds: true, volume, session, wants }),
+        Across::Answer(3, across_codec::Answer::Found(found)),
+        Across::Answer(4, across_codec::Answer::Busy),
+        Across::Drop(id),
+        Across::Part { id, volume, edits },
+        Across::Done { id, group },
+        Across::Fate { id, group },
+    ]
+}
+
 pub fn told_seeds() -> Vec<Vec<u8>> {
     let under = Some(Spell { epoch: Epoch(11), number: 12 });
     let message = |(at, body)| {
@@ -50,6 +85,7 @@ pub fn told_seeds() -> Vec<Vec<u8>> {
     let mut all: Vec<_> = bodies().into_iter().enumerate().map(message).collect();
     all.extend([Told::Record { bytes: vec![1, 2, 3], more: 2 }, Told::Piece]);
     all.extend(heals().into_iter().map(Told::Heal));
+    all.extend(of_several_groups().into_iter().map(Told::Across));
     let encode = |told: &Told| {
         let mut bytes = Vec::new();
         put_told(&mut bytes, told);
@@ -69,6 +105,7 @@ pub fn told(bytes: &[u8]) -> Answer {
         Told::Record { bytes, more } => scale(bytes.len()) << 1 | u64::from(*more > 0),
         Told::Piece => 1 << 10,
         Told::Heal(heal) => 1 << 11 | variant(heal) << 4 | scale(bytes.len()),
+        Told::Across(across) => 1 << 12 | variant(across) << 4 | scale(bytes.len()),
         Told::Message { message, .. } => {
             let entries = if let Body::Append { entries, .. } = &message.body { entries.len() } else { 0 };
             variant(&message.body) ^ (scale(entries) << 1 | u64::from(message.under.is_some()))

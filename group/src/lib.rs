@@ -19,6 +19,7 @@ mod replica;
 mod replication;
 mod state;
 
+pub use across::Changes;
 pub use agents::clean;
 use agents::destage;
 pub use change::session::{Begun, Kept, Known};
@@ -28,6 +29,7 @@ pub use led::Led;
 pub use order_raft::Member;
 pub use order_raft::support::{BrickId, Ended};
 pub use replica::acks::Acknowledged;
+pub use replica::across as across_codec;
 pub use replica::codec as replica_codec;
 pub use replica::heal as heal_codec;
 pub use replication::{Follower, ReplicaStatus, Replicas, announce};

@@ -7,7 +7,6 @@ use crate::replica::elsewhere;
 use crate::state::State;
 use base::{Edit, Follow, GroupId, Intent, IntentId, Result, SessionId, VolumeId};
 use names::Decision;
-use runtime::seeded::{Bug, active};
 use std::collections::BTreeSet;
 
 /// The pause before what another change was in the way of begins again; it doubles, and is drawn between half and one and a half.
@@ -85,7 +84,7 @@ impl<'a> Attempt<'a> {
     /// this brick has not led the deciding group all the time: then others may have been told that the change will never be decided.
     pub fn join(&self, state: &mut State, decision: &mut Decision) -> Result<()> {
         let Some((id, first)) = self.fetched.id.zip(decision.parts.first_mut()) else { return Ok(()) };
-        if !state.across.running.contains(&id) && !active(Bug::DecidedUnasked) {
+        if !state.across.running.contains(&id) {
             return Err(elsewhere());
         }
         if self.holds.contains(&self.deciding) {

@@ -25,7 +25,7 @@ pub(crate) use attempt::Attempt;
 use crate::Groups;
 use crate::replica::across::{Across, Answer, Ask};
 use crate::replica::codec::{Told, put_told};
-use base::GroupId;
+use base::{GroupId, IntentId};
 use order_raft::Member;
 use runtime::{Event, Lock};
 use std::collections::{BTreeMap, VecDeque};
@@ -69,7 +69,24 @@ impl Mail {
     }
 }
 
+/// The changes of several groups that a group has to do with, as its replica here knows them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Those for which it holds something.
+    pub held: Vec<IntentId>,
+    /// Those that it has decided, and of which others may lack their parts.
+    pub decided: Vec<IntentId>,
+}
+
 impl Groups {
+    /// The changes of several groups that a group has to do with.
+    pub fn changes(&self, number: GroupId) -> Changes {
+        let Some(group) = self.hosted(number) else { return Changes::default() };
+        let state = group.state.lock();
+        let (held, decided) = (&state.across.holds, &state.across.decided);
+        Changes { held: held.keys().copied().collect(), decided: decided.keys().copied().collect() }
+    }
+
     /// True if a change may concern groups that have other orders than the one that decides it.
     #[inline]
     pub(crate) fn is_across(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::{
 use runtime::seeded::{Bug, fails};
 
 /// Bugs, each with the test that fails with it.
-const NOTICED: [(Bug, fn()); 15] = [
+const NOTICED: [(Bug, fn()); 14] = [
     (Bug::CommitUnawaited, a_deposed_leader_drops_what_was_not_committed),
     (Bug::LeaseUnasked, a_leader_without_its_lease_answers_no_read),
     (Bug::ReadUncommitted, a_deposed_leader_drops_what_was_not_committed),
@@ -19,12 +19,11 @@ const NOTICED: [(Bug, fn()); 15] = [
     (Bug::UncommittedCheckpoint, faults::changes_survive_everything_at_once),
     (Bug::StaleBlocksKept, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
     (Bug::HealEndsEarly, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
-    (Bug::HoldUncommitted, several::changes_of_several_groups_survive_everything),
+    (Bug::HoldUncommitted, several::each_step_waits_for_the_commit_of_the_one_before),
+    (Bug::PartBeforeDecision, several::each_step_waits_for_the_commit_of_the_one_before),
     (Bug::HoldIgnored, several::changes_of_several_groups_survive_everything),
-    (Bug::PartBeforeDecision, several::changes_of_several_groups_survive_everything),
-    (Bug::PartTwice, several::changes_of_several_groups_survive_everything),
-    (Bug::DecidedUnasked, several::changes_of_several_groups_survive_everything),
-    (Bug::FateGuessed, several::changes_of_several_groups_survive_everything),
+    (Bug::PartTwice, several::a_part_is_taken_once),
+    (Bug::FateGuessed, several::only_who_leads_tells_what_becomes_of_a_change),
 ];
 
 #[test]

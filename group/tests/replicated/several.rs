@@ -2,12 +2,16 @@
 
 use super::{agree, options};
 use crate::faults::some_fault;
-use crate::rig::{BRICKS, CLIENTS, Client, Cluster, MS, begin, cluster_of, name, seeds, until};
-use base::{Attr, Error, FileKind, GroupId, Ino, Kind, Op, Reply, Result};
+use crate::rig::{BRICKS, CLIENTS, Client, Cluster, MS, begin, brick, cluster_of, name, seeds, until};
+use base::{Attr, Edit, Error, FileKind, GroupId, Ino, IntentId, Kind, Op, Reply, Result, Time};
+use group::across_codec::Across;
+use group::replica_codec::{Told, put_told};
 use runtime::random::SplitMix;
+use runtime::sim::LinkPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use wire::peer::{Parcel, PeerId, PeerService};
 
 const GROUPS: u32 = 4;
 const DIRS: usize = 6;
@@ -86,6 +90,97 @@ fn names_move_between_groups_that_different_bricks_lead() {
         let full = client.call(Op::RemoveDir { parent: client.root, name: name("dir-2") }, None).await;
         assert_eq!(full.map(drop).map_err(|error| error.kind), Err(Kind::NotEmpty));
         client.call(Op::RemoveDir { parent: dirs[2], name: name("below") }, None).await.expect("it is empty");
+        all_is_whole(&cluster, &client).await;
+    });
+}
+
+/// Two directories of groups that one brick leads, and that brick.
+fn led_by_one(cluster: &Cluster, dirs: &[Ino]) -> (Ino, Ino, usize) {
+    let pairs = dirs.iter().flat_map(|one| dirs.iter().map(move |other| (*one, *other)));
+    let leader = |dir: Ino| cluster.leader_of(dir.group()).expect("it was asked");
+    let mut alike = pairs.filter(|(one, other)| one.group() != other.group() && leader(*one) == leader(*other));
+    let (one, other) = alike.next().expect("there are more groups than bricks");
+    (one, other, leader(one))
+}
+
+/// A file that is being moved between groups which one brick leads, while news of a commit takes 0.2 s. The directories, and the brick.
+async fn moving_slowly(cluster: &Arc<Cluster>, moved: &Arc<AtomicUsize>) -> (Client, (Ino, Ino), usize) {
+    let (client, dirs) = with_dirs(cluster).await;
+    let (from, to, at) = led_by_one(cluster, &dirs);
+    create(&client, from, "file").await.expect("a new file");
+    let slow = LinkPlan { delay_ns: 100 * MS, jitter_ns: 1, bandwidth: 1_000_000_000, trickles: false };
+    for other in (0..BRICKS).filter(|other| *other != at) {
+        cluster.links().set_plan(at, other, slow);
+        cluster.links().set_plan(other, at, slow);
+    }
+    let (own, there) = (client.clone(), moved.clone());
+    cluster.hosts.runtime(CLIENTS).spawn(0, move || async move {
+        rename(&own, (from, "file"), (to, "file"), false).await.expect("it moves");
+        there.fetch_add(1, Ordering::Relaxed);
+    });
+    (client, (from, to), at)
+}
+
+#[test]
+pub fn each_step_waits_for_the_commit_of_the_one_before() {
+    let (mut fleet, cluster) = cluster_of(3, options(), GROUPS);
+    fleet.block_on(async {
+        let moved = Arc::new(AtomicUsize::new(0));
+        let (client, (from, to), at) = moving_slowly(&cluster, &moved).await;
+        let groups = cluster.groups(at).expect("it runs");
+        let holds = || !groups.changes(from.group()).held.is_empty();
+        let has_decided = || !groups.changes(to.group()).decided.is_empty();
+        until(&cluster.hosts, "something is held", holds).await;
+        cluster.hosts.clock().sleep(60 * MS).await;
+        assert!(holds() && !has_decided(), "what is held is committed before anything rests on it");
+        until(&cluster.hosts, "it is decided", has_decided).await;
+        cluster.hosts.clock().sleep(60 * MS).await;
+        assert!(holds(), "a part comes after its decision was committed");
+        until(&cluster.hosts, "it has moved", || moved.load(Ordering::Relaxed) == 1).await;
+        cluster.heal();
+        all_is_whole(&cluster, &client).await;
+    });
+}
+
+/// Has a brick hear something about a change of several groups.
+async fn tell(cluster: &Cluster, (from, to): (usize, usize), group: GroupId, across: Across) {
+    let mut body = Vec::new();
+    put_told(&mut body, &Told::Across(across));
+    let groups = cluster.groups(to).expect("it runs");
+    groups.parcel(PeerId(brick(from).0), Parcel::new(group, body, Vec::new())).await;
+}
+
+#[test]
+pub fn a_part_is_taken_once() {
+    let (mut fleet, cluster) = cluster_of(4, options(), GROUPS);
+    fleet.block_on(async {
+        let (client, dirs) = with_dirs(&cluster).await;
+        let (dir, deciding) = (dirs[0], dirs[1].group());
+        let at = cluster.leader_of(dir.group()).expect("it was asked");
+        // Nothing is held for this change, so it was taken before.
+        let id = IntentId { group: deciding, number: 1_000_000 };
+        let edits = vec![Edit::InodeTouch { ino: dir, links: 1, entries: 0, mtime: Time(0), ctime: Time(0) }];
+        tell(&cluster, ((at + 1) % BRICKS, at), dir.group(), Across::Part { id, volume: client.volume, edits }).await;
+        all_is_whole(&cluster, &client).await;
+    });
+}
+
+#[test]
+pub fn only_who_leads_tells_what_becomes_of_a_change() {
+    let (mut fleet, cluster) = cluster_of(5, options(), GROUPS);
+    fleet.block_on(async {
+        let moved = Arc::new(AtomicUsize::new(0));
+        let (client, (from, to), at) = moving_slowly(&cluster, &moved).await;
+        let groups = cluster.groups(at).expect("it runs");
+        let held = || groups.changes(from.group()).held;
+        until(&cluster.hosts, "something is held", || !held().is_empty()).await;
+        let (id, other) = (held()[0], (at + 1) % BRICKS);
+        assert_eq!(id.group, to.group(), "a change is known by the group that decides it");
+        tell(&cluster, (at, other), to.group(), Across::Fate { id, group: from.group() }).await;
+        cluster.hosts.clock().sleep(150 * MS).await;
+        assert_eq!(held(), [id], "who does not lead knows nothing of what is about to be decided");
+        until(&cluster.hosts, "it has moved", || moved.load(Ordering::Relaxed) == 1).await;
+        cluster.heal();
         all_is_whole(&cluster, &client).await;
     });
 }
