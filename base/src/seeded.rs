@@ -284,13 +284,13 @@ pub enum Bug {
     ReadUncommitted,
     /// A group tells what it holds for a change before that is committed.
     HoldUncommitted,
-    /// What is held for a change is looked at and changed by others.
+    /// Others look at what is held for a change, and change it.
     HoldIgnored,
     /// The parts of a change are sent before its decision is committed.
     PartBeforeDecision,
     /// A group takes its part of a change again when it is told again.
     PartTwice,
-    /// What became of a change is told by a replica that may not know.
+    /// A replica tells what became of a change though it may not know.
     FateGuessed,
     /// A leader that was deposed keeps what it had ordered and is void (rule L6).
     VoidKept,

@@ -20,7 +20,7 @@ pub(crate) struct Attempt<'a> {
     volume: VolumeId,
     session: SessionId,
     mutates: bool,
-    /// What is known of other groups.
+    /// The state of other groups as far as it was fetched.
     pub fetched: Fetched,
     /// The groups that may hold something for it.
     holds: BTreeSet<GroupId>,
@@ -36,6 +36,7 @@ impl<'a> Attempt<'a> {
     /// Fetches something of another group, and has it held if this changes anything. False: something was in the way, and after a pause the
     /// attempt begins anew. Errors: `Elsewhere` if this brick does not lead the deciding group any more; those of the log.
     pub async fn fetch(&mut self, group: GroupId, wants: Vec<Want>) -> Result<bool> {
+        assert!(group != self.deciding || wants == [Want::Turn], "the deciding group is seen, not fetched");
         if self.mutates && self.fetched.id.is_none() {
             self.fetched.id = Some(self.groups.begin_attempt(self.deciding).await?);
         }
@@ -111,6 +112,7 @@ impl<'a> Attempt<'a> {
     }
     /// The change was decided: what is held for it is for the parts. Its number.
     pub fn decided(&mut self) -> Option<IntentId> {
+        assert!(self.mutates || self.holds.is_empty(), "nothing is held for who changes nothing");
         self.holds.clear();
         self.fetched.id.take()
     }

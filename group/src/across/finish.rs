@@ -27,6 +27,7 @@ impl Groups {
             if decided.index > committed && !active(Bug::PartBeforeDecision) {
                 return;
             }
+            assert!(id.group == deciding && decided.told_ns <= now, "a group tells of its own changes");
             decided.told_ns = now;
             let left = decided.intent.follow.iter().filter(|follow| decided.left.contains(&follow.group));
             left.cloned().collect()
@@ -129,6 +130,7 @@ impl Groups {
                 let state = held.of(group.number);
                 state.replica().serves()?;
                 let Some(decided) = state.across.decided.get_mut(&id) else { return Ok(()) };
+                assert!(of != group.number, "the deciding group's part is the decision");
                 decided.left.remove(&of);
                 if !decided.left.is_empty() {
                     return Ok(());
@@ -143,7 +145,7 @@ impl Groups {
         }
     }
 
-    /// What became of a change for which a group holds something: if it never will be decided, the group is told.
+    /// Tells a group that holds something for a change what became of it, if that is known.
     pub(super) fn tell_fate(&self, group: &Group, id: IntentId, of: GroupId) {
         let is_decided = {
             let mut state = group.state.lock();

@@ -15,7 +15,7 @@ enum Step {
     Load(Wanted),
     Numbers,
     Segment,
-    /// What was found, and the record up to which all has to be committed before it may be told.
+    /// The pieces, and the record up to which all has to be committed before they may be told.
     Found((Term, Index), Vec<Found>),
 }
 
@@ -104,6 +104,7 @@ impl Groups {
         }
         let state = held.of(group.number);
         if let Some(ino) = fresh {
+            assert!(ino.sequence() == state.row.next_ino, "a number is given once");
             state.row.next_ino += 1;
             state.check_granted();
             found.push(Found::Fresh(ino));
@@ -131,6 +132,7 @@ impl Groups {
             return Ok(());
         }
         let edits = vec![Edit::LockPut { id, inos: all.into() }];
+        assert!(!edits.is_empty() && id.number > 0, "a hold is of a change");
         let part = Part { volume, group: group.number, edits };
         self.order_record(held, &Record::own(&part), None, Sync::Ordered).map(drop)
     }

@@ -47,7 +47,7 @@ enum Step {
     Barred(u64),
 }
 
-/// What an operation has on its way from one evaluation to the next.
+/// An operation on its way from one evaluation to the next.
 struct Trial<'a> {
     /// The term in which it was asked for, where there are replicas: in a later one its client has asked again.
     term: Option<Term>,
@@ -58,7 +58,7 @@ struct Trial<'a> {
     set: GroupSet,
     /// Directories of which it is known, each with its new parent, that a move there closes no loop.
     checked: Vec<(Ino, Ino)>,
-    /// What it has of groups with orders of their own.
+    /// Its part in groups with orders of their own.
     across: Option<Box<Attempt<'a>>>,
 }
 
@@ -127,19 +127,7 @@ impl Groups {
                     }
                     context.span.mark(crate::order::admit::stage_of(&error), self.stamp());
                 }
-                Step::Fetch(group, want) => Box::pin(self.fetch_across(context, op, &mut trial, (group, want))).await?,
-                Step::Barred(ticket) => {
-                    // Nobody waits while others hold something for it.
-                    trial.across = None;
-                    trial.checked.clear();
-                    self.state(deciding_group(op)).ranges.after(ticket).await;
-                    context.span.mark(Stage::Range, self.stamp());
-                }
-                Step::Token(moved) if self.is_across() => {
-                    Box::pin(self.take_turn(context, op, &mut trial, moved)).await?;
-                    context.span.mark(Stage::Range, self.stamp());
-                }
-                Step::Token(moved) => {
+                Step::Token(moved) if !self.is_across() => {
                     drop(token.take());
                     token = Some(self.rename_token().take().await);
                     for (ino, parent) in &moved {
@@ -148,6 +136,7 @@ impl Groups {
                     trial.checked = moved;
                     context.span.mark(Stage::Range, self.stamp());
                 }
+                step => Box::pin(self.step_across(context, op, &mut trial, step)).await?,
             }
         }
     }
@@ -176,23 +165,11 @@ impl Groups {
             return Ok(Step::Load(Need::Numbers));
         }
         let fetched = free.map(|_| trial.across.as_ref().map_or(&NOTHING, |across| &across.fetched));
-        let session = context.session;
-        let mut view = HeldView {
-            held: &mut held,
-            volume,
-            session,
-            now,
-            spread,
-            counted: None,
-            fetched,
-            wanted: None,
-            barred: false,
-        };
-        let mut decision = match (evaluate(op, &caller, &mut view), free) {
-            (Ok(decision), _) => decision,
-            (Err(Stop::Error(error)), _) => return Err(error),
-            (Err(Stop::Need(need)), None) => return Ok(Step::Load(need)),
-            (Err(Stop::Need(need)), Some(ticket)) => return lacks(&mut view, deciding, need, ticket),
+        let mut view = HeldView::new(&mut held, (volume, context.session), (now, spread), fetched);
+        let mut decision = match evaluate(op, &caller, &mut view) {
+            Ok(decision) => decision,
+            Err(Stop::Error(error)) => return Err(error),
+            Err(Stop::Need(need)) => return lacks(&mut view, deciding, need, free),
         };
         let counted = view.counted;
         self.note_link_read(context, op, volume, &mut held);
@@ -211,9 +188,7 @@ impl Groups {
             }
             self.drop_everywhere(&mut held, fetched.and_then(|fetched| fetched.id), &mut decision);
         }
-        if let Some(across) = &trial.across {
-            across.join(held.of(deciding), &mut decision)?;
-        }
+        trial.across.iter().try_for_each(|across| across.join(held.of(deciding), &mut decision))?;
         if let Some(attached) = trial.attached {
             let part = decision.parts.first_mut().expect("what clears blocks has a part");
             part.edits.extend(attached.maps());
@@ -221,13 +196,12 @@ impl Groups {
         let (mut awaited, mut position) = (Awaited::default(), None);
         if let Some(first) = decision.parts.first().map(|part| part.group) {
             assert!(first == deciding, "a second delivery looks for its result in group {deciding}, not in {first}");
-            let (attached, sync) = (trial.attached, trial.sync);
-            let receipt = match self.order(&mut held, context, &decision, attached, sync) {
+            let receipt = match self.order(&mut held, context, &decision, trial.attached, trial.sync) {
                 Err(error) if error.kind == Kind::Busy => return Ok(Step::Segment(segment)),
                 Err(error) if matches!(error.kind, Kind::NoSpace | Kind::Quota) => return Ok(Step::Full(error)),
                 ordered => ordered?,
             };
-            (awaited, position) = (receipt.awaited, Some(receipt.position(sync)));
+            (awaited, position) = (receipt.awaited, Some(receipt.position(trial.sync)));
             let session = if self.was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
             tell_changed((volume, session), &mut held, &mut decision);
         }

@@ -8,13 +8,15 @@ use crate::replica::across::Want;
 use crate::{Answer, Groups};
 use base::{Attr, Error, GroupId, Ino, Kind, Op, Result};
 use names::Need;
+use runtime::Stage;
 use wire::Context;
 
 /// The group in which whoever moves directories takes its turn.
 const TURNS: GroupId = GroupId(0);
 
-/// The step of an operation that lacks something. `ticket`: for the end of holds.
-pub(super) fn lacks(view: &mut HeldView<'_, '_>, deciding: GroupId, need: Need, ticket: u64) -> Result<Step> {
+/// The step of an operation that lacks something. `free`: the ticket for the end of holds, where groups have orders of their own.
+pub(super) fn lacks(view: &mut HeldView<'_, '_>, deciding: GroupId, need: Need, free: Option<u64>) -> Result<Step> {
+    let Some(ticket) = free else { return Ok(Step::Load(need)) };
     if view.barred {
         view.held.of(deciding).replica().serves()?;
         return Ok(Step::Barred(ticket));
@@ -43,6 +45,31 @@ impl Groups {
         set
     }
 
+    /// Takes a step of an operation that only groups with orders of their own ask for. Errors: as `Attempt::fetch`; `Invalid` for a move that closes
+    /// a loop.
+    pub(super) async fn step_across<'a>(
+        &'a self,
+        context: &Context,
+        op: &Op,
+        trial: &mut Trial<'a>,
+        step: Step,
+    ) -> Result<()> {
+        assert!(self.is_across(), "groups that share an order take other steps");
+        match step {
+            Step::Fetch(group, want) => self.fetch_across(context, op, trial, (group, want)).await?,
+            Step::Token(moved) => self.take_turn(context, op, trial, moved).await?,
+            Step::Barred(ticket) => {
+                // Nobody waits while others hold something for it.
+                trial.across = None;
+                trial.checked.clear();
+                self.state(deciding_group(op)).ranges.after(ticket).await;
+            }
+            _ => unreachable!("the caller takes all other steps"),
+        }
+        context.span.mark(Stage::Peer, self.stamp());
+        Ok(())
+    }
+
     /// Fetches what an operation wants of another group, and what it is about to want there.
     pub(super) async fn fetch_across<'a>(
         &'a self,
@@ -51,6 +78,7 @@ impl Groups {
         trial: &mut Trial<'a>,
         (group, want): (GroupId, Want),
     ) -> Result<()> {
+        assert!(group != deciding_group(op), "an operation sees the group that decides it");
         let mut wants = vec![want];
         if let Op::Rename { parent, name, .. } | Op::Exchange { parent, name, .. } = op
             && wants[0] == Want::Inode(*parent)

@@ -1,4 +1,4 @@
-//! What a change of several groups of a replicated volume has fetched of groups whose orders are not its own.
+//! The state of other groups that a change of several groups has fetched, where each group has an order of its own.
 
 use crate::replica::across::Found;
 use base::{Blocks, GroupId, Ino, Inode, IntentId, Name, Xattrs};
@@ -18,7 +18,7 @@ pub struct Fetched {
     fresh: BTreeMap<GroupId, Ino>,
 }
 
-/// What an operation has fetched that has not begun to.
+/// Nothing: an operation has not begun to fetch.
 pub static NOTHING: Fetched = Fetched {
     id: None,
     inodes: BTreeMap::new(),

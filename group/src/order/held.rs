@@ -90,7 +90,7 @@ pub struct HeldView<'h, 'a> {
     pub spread: GroupId,
     /// The inode that was seen last and the number of blocks in its row, if the overlay has no change of the inode.
     pub counted: Option<(Ino, u64)>,
-    /// What was fetched of other groups; None where all groups share one log, and are held.
+    /// The part of other groups as it was fetched; None where all groups share one log, and are held.
     pub fetched: Option<&'h Fetched>,
     /// The first thing of another group that is wanted and was not fetched.
     pub wanted: Option<(GroupId, Want)>,
@@ -98,7 +98,16 @@ pub struct HeldView<'h, 'a> {
     pub barred: bool,
 }
 
-impl HeldView<'_, '_> {
+impl<'h, 'a> HeldView<'h, 'a> {
+    /// The view of a volume for a session, through these groups.
+    pub fn new(
+        held: &'h mut Held<'a>,
+        (volume, session): (VolumeId, SessionId),
+        (now, spread): (Time, GroupId),
+        fetched: Option<&'h Fetched>,
+    ) -> HeldView<'h, 'a> {
+        HeldView { held, volume, session, now, spread, counted: None, fetched, wanted: None, barred: false }
+    }
     /// A value of the group of `ino`: from its state if that is held, else as it was fetched.
     #[inline]
     fn see<T>(

@@ -57,7 +57,7 @@ pub struct Ask {
     pub volume: VolumeId,
     /// The session of the client.
     pub session: SessionId,
-    /// What is wanted.
+    /// The pieces that are wanted.
     pub wants: Vec<Want>,
 }
 
@@ -120,6 +120,7 @@ pub fn put_across(writer: &mut Writer<'_>, across: &Across) {
             writer.u8(ASK).u64(ask.number).u8(u8::from(ask.id.is_some()));
             put_id(writer, ask.id.unwrap_or(NO_ID));
             writer.u8(u8::from(ask.holds)).u32(ask.volume.0).u64(ask.session.0).u8(ask.wants.len() as u8);
+            assert!(ask.wants.len() <= WANTS_MAX, "a question is about few things");
             ask.wants.iter().for_each(|want| put_want(writer, want));
         }
         Across::Answer(number, Answer::Found(found)) => {
@@ -132,6 +133,7 @@ pub fn put_across(writer: &mut Writer<'_>, across: &Across) {
         Across::Part { id, volume, edits } => {
             put_id(writer.u8(PART), *id);
             writer.u32(volume.0).u8(edits.len() as u8);
+            assert!(edits.len() <= WANTS_MAX, "a part has few edits");
             edits.iter().for_each(|edit| edits::put_edit(writer.0, edit));
         }
         Across::Done { id, group } => {

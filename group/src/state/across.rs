@@ -38,7 +38,7 @@ pub struct Decided {
 /// See the module.
 #[derive(Default)]
 pub struct Across {
-    /// By change.
+    /// Inodes that are held, by change.
     pub holds: BTreeMap<IntentId, Hold>,
     /// Changes that others may not have their parts of.
     pub decided: BTreeMap<IntentId, Decided>,
@@ -80,6 +80,7 @@ impl Across {
         match edit {
             Edit::LockPut { id, inos } => {
                 let before = self.holds.remove(id).map(|hold| hold.unborn).unwrap_or_default();
+                assert!(inos.len() >= before.len(), "a change holds more and more");
                 let is_unborn = |ino: &&Ino| ino.sequence() >= born || before.contains(ino);
                 let unborn = inos.iter().filter(is_unborn).copied().collect();
                 let row = LockRow { volume, inos: inos.clone() };

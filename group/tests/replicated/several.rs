@@ -203,7 +203,7 @@ fn a_volume_is_deleted_in_all_groups() {
     });
 }
 
-/// What the racers have made and taken away.
+/// The number of directories that the racers have made and not removed, and of tasks that have ended.
 #[derive(Default)]
 struct Tally {
     dirs: AtomicI64,

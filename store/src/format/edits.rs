@@ -434,14 +434,11 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
             Writer(out).u8(code::INTENT_PUT);
             put_intent(out, intent);
         }
-        Edit::IntentDrop { id } => put_intent_id(Writer(out).u8(code::INTENT_DROP), *id),
-        Edit::FollowedPut { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_PUT), *id),
-        Edit::FollowedDrop { id } => put_intent_id(Writer(out).u8(code::FOLLOWED_DROP), *id),
-        Edit::LockPut { id, inos } => {
-            put_intent_id(Writer(out).u8(code::LOCK_PUT), *id);
-            put_inos(out, inos);
-        }
-        Edit::LockDrop { id } => put_intent_id(Writer(out).u8(code::LOCK_DROP), *id),
+        Edit::IntentDrop { id } => put_of_intent(out, code::INTENT_DROP, *id, None),
+        Edit::FollowedPut { id } => put_of_intent(out, code::FOLLOWED_PUT, *id, None),
+        Edit::FollowedDrop { id } => put_of_intent(out, code::FOLLOWED_DROP, *id, None),
+        Edit::LockPut { id, inos } => put_of_intent(out, code::LOCK_PUT, *id, Some(inos)),
+        Edit::LockDrop { id } => put_of_intent(out, code::LOCK_DROP, *id, None),
         Edit::VolumePut(volume) => {
             assert!(volume.layers.is_empty(), "a volume gets its layers by a change");
             assert!(volume.policy == TierPolicy::default(), "and its policy");
@@ -458,6 +455,12 @@ pub fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
             Writer(out).u8(code::NUMBERS).u64(numbers.ino).u64(numbers.cookie).u64(numbers.intent);
         }
     }
+}
+
+/// Appends an edit about an intent, with the inodes that are held for it.
+fn put_of_intent(out: &mut Vec<u8>, code: u8, id: IntentId, inos: Option<&[Ino]>) {
+    put_intent_id(Writer(out).u8(code), id);
+    inos.iter().for_each(|inos| put_inos(out, inos));
 }
 
 fn put_session_edit(out: &mut Vec<u8>, edit: &Edit) {
