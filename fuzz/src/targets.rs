@@ -282,8 +282,6 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::IntentDrop { id },
             Edit::FollowedPut { id },
             Edit::FollowedDrop { id },
-            Edit::LockPut { id, inos: [Ino(3), Ino(4)].into() },
-            Edit::LockDrop { id },
             Edit::VolumePut(volume()),
             Edit::VolumeChange { name: attribute.clone(), volume: volume() },
             Edit::VolumeDrop { id: VolumeId(6) },
@@ -296,6 +294,7 @@ fn some_edits() -> Vec<Vec<Edit>> {
             Edit::SessionPut { session: SessionId(2), holder: Box::new(holder()) },
             Edit::Term { term: Term(2), start: 3 },
         ],
+        vec![Edit::LockPut { id, inos: [Ino(3), Ino(4)].into() }, Edit::LockDrop { id }],
     ]
 }
 
