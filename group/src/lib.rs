@@ -468,8 +468,8 @@ impl Groups {
     }
 
     /// Waits while the overlay holds twice the bytes at which a checkpoint is due: memory is bounded (back-pressure).
-    pub(crate) async fn throttle(&self, mutates: bool) -> Result<()> {
-        while mutates && self.overlay_bytes() >= 2 * self.options.overlay_bytes {
+    pub(crate) async fn throttle(&self) -> Result<()> {
+        while self.overlay_bytes() >= 2 * self.options.overlay_bytes {
             let ticket = self.checkpointed.ticket();
             self.store.log.check()?;
             if self.overlay_bytes() < 2 * self.options.overlay_bytes {

@@ -1,15 +1,13 @@
 //! Opening the groups of a brick: replay, redo of intents, purge of orphans (rules L6, M3, K6).
 
 use crate::hosted::Hosted;
-use crate::order::held::{GroupSet, Held};
-use crate::order::record::Record;
 use crate::replication::found::{FoundReplica, missing};
 use crate::replication::{Replicas, Replication};
 use crate::state::load::{Wanted, load_blocking, rests_on};
 use crate::state::rows::read_states;
 use crate::state::{Block, State};
 use crate::{Group, Groups, Options};
-use base::{Edit, Error, GroupId, Ino, Intent, IntentId, Kind, Result, Sync, Term, VolumeId};
+use base::{Edit, Error, GroupId, Intent, IntentId, Kind, Result, Term, VolumeId};
 use names::{Part, Seen};
 use runtime::Lock;
 use runtime::seeded::{Bug, active};
@@ -310,31 +308,5 @@ impl Groups {
         }
         drop(still);
         self.end_unused(orphans.into_iter().collect()).await
-    }
-
-    /// Orders one record on the brick's own behalf.
-    pub(crate) async fn order_here(&self, part: Part) -> Result<()> {
-        let rests: Vec<_> = part.edits.iter().filter_map(rests_on).collect();
-        loop {
-            let ticket = self.store().log.segment_came.ticket();
-            let missing: Vec<_> = {
-                let mut held = Held::new(self, &GroupSet::one(part.group));
-                let state = held.of(part.group);
-                let gone = |ino: &&Ino| matches!(state.inode(part.volume, **ino), Seen::Missing);
-                let missing: Vec<_> = rests.iter().filter(gone).map(|ino| Wanted::Inode(*ino)).collect();
-                if missing.is_empty() {
-                    match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
-                        Err(error) if error.kind == Kind::Busy => {}
-                        ordered => return ordered.map(drop),
-                    }
-                }
-                missing
-            };
-            if missing.is_empty() {
-                self.wait_for_segment(ticket).await?;
-            } else {
-                self.load(part.volume, missing, None).await?;
-            }
-        }
     }
 }

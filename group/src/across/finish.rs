@@ -1,14 +1,11 @@
 //! The end of a change of several groups: each takes its part, and the deciding group forgets the change once all have.
 
-use crate::order::held::{GroupSet, Held};
-use crate::order::record::Record;
 use crate::replica::across::Across;
+use crate::replica::elsewhere;
 use crate::state::State;
 use crate::state::across::Decided;
-use crate::state::load::{Wanted, rests_on};
 use crate::{Group, Groups};
-use base::{Edit, GroupId, IntentId, Kind, Result, Sync, VolumeId};
-use names::{Part, Seen};
+use base::{Edit, GroupId, IntentId, Result, VolumeId};
 use runtime::seeded::{Bug, active};
 
 /// The time after which a group that has not said that it has its part is told again.
@@ -71,50 +68,30 @@ impl Groups {
         (volume, mut edits): (VolumeId, Vec<Edit>),
     ) -> Result<()> {
         edits.push(Edit::LockDrop { id });
-        let part = Part { volume, group: group.number, edits };
-        let record = loop {
-            let segment = self.store().log.segment_came.ticket();
-            let missing = {
-                let mut held = Held::new(self, &GroupSet::one(group.number));
-                let state = held.of(group.number);
-                let term = state.replica().serves()?;
-                if !self.has_lease(state) {
-                    return Err(crate::replica::elsewhere());
-                }
-                if !state.across.holds.contains_key(&id) && !active(Bug::PartTwice) {
-                    // It has it already.
-                    break (term, state.row.applied);
-                }
-                let rests = part.edits.iter().filter_map(rests_on);
-                let missing = rests.filter(|ino| matches!(state.inode(volume, *ino), Seen::Missing));
-                let missing: Vec<_> = missing.map(Wanted::Inode).collect();
-                if missing.is_empty() {
-                    match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
-                        Err(error) if error.kind == Kind::Busy => {}
-                        ordered => {
-                            ordered?;
-                            let index = held.of(group.number).row.applied;
-                            self.end_closed(held.of(group.number), &part);
-                            drop(held);
-                            group.ranges.notify();
-                            break (term, index);
-                        }
-                    }
-                }
-                missing
-            };
-            match missing.is_empty() {
-                true => self.wait_for_segment(segment).await?,
-                false => self.load(volume, missing, None).await?,
+        let mut before = None;
+        let wanted = |state: &mut State| {
+            let term = state.replica().serves()?;
+            if !self.has_lease(state) {
+                return Err(elsewhere());
             }
+            // Without a hold it has its part already.
+            before = Some((term, state.row.applied));
+            let holds = state.across.holds.contains_key(&id) || active(Bug::PartTwice);
+            Ok(holds.then(|| edits.clone()))
         };
+        let taken = self.order_when(group.number, volume, wanted).await?;
+        if taken.is_some() {
+            group.ranges.notify();
+            self.end_closed(&group.state.lock(), volume, &edits);
+        }
+        let record = taken.or(before).expect("it was looked at");
         self.replicated(group.number, record).await.map(drop)
     }
 
     /// Has the files freed that have lost their last name and were closed since it was decided that they live on.
-    fn end_closed(&self, state: &mut State, part: &Part) {
-        let closed = part.edits.iter().filter_map(|edit| match edit {
-            Edit::OrphanPut { ino } if state.holds(part.volume, *ino) == 0 => Some((part.volume, *ino)),
+    fn end_closed(&self, state: &State, volume: VolumeId, edits: &[Edit]) {
+        let closed = edits.iter().filter_map(|edit| match edit {
+            Edit::OrphanPut { ino } if state.holds(volume, *ino) == 0 => Some((volume, *ino)),
             _ => None,
         });
         self.forgotten.lock().extend(closed);
@@ -123,26 +100,14 @@ impl Groups {
 
     /// A group has its part; once all have theirs, the change is forgotten. Errors: those of the log, and `Elsewhere`.
     pub(super) async fn part_taken(&self, group: &Group, id: IntentId, of: GroupId) -> Result<()> {
-        loop {
-            let segment = self.store().log.segment_came.ticket();
-            {
-                let mut held = Held::new(self, &GroupSet::one(group.number));
-                let state = held.of(group.number);
-                state.replica().serves()?;
-                let Some(decided) = state.across.decided.get_mut(&id) else { return Ok(()) };
-                assert!(of != group.number, "the deciding group's part is the decision");
-                decided.left.remove(&of);
-                if !decided.left.is_empty() {
-                    return Ok(());
-                }
-                let part = Part { volume: VolumeId(0), group: group.number, edits: vec![Edit::IntentDrop { id }] };
-                match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
-                    Err(error) if error.kind == Kind::Busy => {}
-                    ordered => return ordered.map(drop),
-                }
-            }
-            self.wait_for_segment(segment).await?;
-        }
+        assert!(of != id.group, "the deciding group's part is the decision");
+        let wanted = |state: &mut State| {
+            state.replica().serves()?;
+            let Some(decided) = state.across.decided.get_mut(&id) else { return Ok(None) };
+            decided.left.remove(&of);
+            Ok(decided.left.is_empty().then(|| vec![Edit::IntentDrop { id }]))
+        };
+        self.order_when(group.number, VolumeId(0), wanted).await.map(drop)
     }
 
     /// Tells a group that holds something for a change what became of it, if that is known.

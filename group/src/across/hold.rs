@@ -139,25 +139,13 @@ impl Groups {
 
     /// Holds nothing for a change any more that will never be decided. Errors: those of the log, and `Elsewhere`.
     pub(super) async fn drop_hold(&self, group: &Group, id: IntentId) -> Result<()> {
-        loop {
-            let segment = self.store().log.segment_came.ticket();
-            let mut held = Held::new(self, &GroupSet::one(group.number));
-            let state = held.of(group.number);
+        let wanted = |state: &mut State| {
             state.replica().serves()?;
-            if !state.across.holds.contains_key(&id) {
-                return Ok(());
-            }
-            let part = Part { volume: VolumeId(0), group: group.number, edits: vec![Edit::LockDrop { id }] };
-            let ordered = self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered);
-            drop(held);
-            match ordered {
-                Err(error) if error.kind == Kind::Busy => self.wait_for_segment(segment).await?,
-                ordered => {
-                    group.ranges.notify();
-                    return ordered.map(drop);
-                }
-            }
-        }
+            Ok(state.across.holds.contains_key(&id).then(|| vec![Edit::LockDrop { id }]))
+        };
+        let dropped = self.order_when(group.number, VolumeId(0), wanted).await;
+        group.ranges.notify();
+        dropped.map(drop)
     }
 }
 

@@ -134,7 +134,7 @@ impl Groups {
 
     /// Frees inodes of one group, if they are still unused.
     async fn end_inodes(&self, volume: VolumeId, inodes: &[(VolumeId, Ino)]) -> Result<()> {
-        self.throttle(true).await?;
+        self.throttle().await?;
         let mut rest: Vec<Ino> = inodes.iter().map(|(_, ino)| *ino).collect();
         let mut loaded = false;
         while let Some(first) = rest.first() {

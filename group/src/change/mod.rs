@@ -78,14 +78,16 @@ impl Groups {
         range: Option<u64>,
     ) -> Result<Answer> {
         let (sync, set) = (sync_of(op), self.first_groups(op));
-        let term = self.replication.as_ref().map(|_| self.state(deciding_group(op)).state.lock().replica().serves());
-        let term = term.transpose()?;
+        let term = match self.replication.is_some() {
+            true => Some(self.state(deciding_group(op)).state.lock().replica().serves()?),
+            false => None,
+        };
         let mut trial = Trial { term, sync, attached, range, set, checked: Vec::new(), across: None };
         // Held from the check that the directories in `checked`, each with its new parent, close no loop.
         let mut token: Option<TokenGuard<'_>> = None;
         let mut counted = 0;
-        self.throttle(op.mutates()).await?;
         if op.mutates() {
+            self.throttle().await?;
             self.admit_change(op).await?;
             self.store().log.admit(&context.span).await?;
         }
@@ -130,9 +132,7 @@ impl Groups {
                 Step::Token(moved) if !self.is_across() => {
                     drop(token.take());
                     token = Some(self.rename_token().take().await);
-                    for (ino, parent) in &moved {
-                        self.refuse_loop(context, *ino, *parent).await?;
-                    }
+                    Box::pin(self.refuse_loops(context, op, &mut trial, &moved)).await?;
                     trial.checked = moved;
                     context.span.mark(Stage::Range, self.stamp());
                 }
@@ -288,22 +288,6 @@ impl Groups {
                     self.load(context.volume, vec![crate::state::load::Wanted::Inode(ino)], Some(&context.span)).await?
                 }
             }
-        }
-    }
-
-    /// Refuses to move a directory below itself: walks from `parent` up to the root. Called by the holder of the rename
-    /// token.
-    async fn refuse_loop(&self, context: &Context, moved: Ino, parent: Ino) -> Result<()> {
-        let mut at = parent;
-        loop {
-            if at == moved {
-                return Err(Error::new(Kind::Invalid, "a directory can't be moved below itself"));
-            }
-            let above = self.attributes(context, at).await?.inode.parent;
-            if above == at {
-                return Ok(());
-            }
-            at = above;
         }
     }
 

@@ -108,21 +108,35 @@ impl Groups {
         if !self.attempt(context, op, trial).fetch(TURNS, vec![Want::Turn]).await? {
             return Ok(());
         }
-        for (ino, parent) in &moved {
+        if self.refuse_loops(context, op, trial, &moved).await? {
+            trial.checked = moved;
+        }
+        Ok(())
+    }
+
+    /// Refuses to move directories below themselves: walks from each one's new parent up to the root, while nobody else moves any. False: the
+    /// attempt has to begin anew. Errors: `Invalid`.
+    pub(super) async fn refuse_loops<'a>(
+        &'a self,
+        context: &Context,
+        op: &Op,
+        trial: &mut Trial<'a>,
+        moved: &[(Ino, Ino)],
+    ) -> Result<bool> {
+        for (ino, parent) in moved {
             let mut at = *parent;
             loop {
                 if at == *ino {
                     return Err(Error::new(Kind::Invalid, "a directory can't be moved below itself"));
                 }
-                let Some(above) = self.parent_of(context, op, trial, at).await? else { return Ok(()) };
+                let Some(above) = self.parent_of(context, op, trial, at).await? else { return Ok(false) };
                 if above == at {
                     break;
                 }
                 at = above;
             }
         }
-        trial.checked = moved;
-        Ok(())
+        Ok(true)
     }
 
     /// The directory above another one. None: the attempt has to begin anew.
@@ -133,7 +147,7 @@ impl Groups {
         trial: &mut Trial<'a>,
         dir: Ino,
     ) -> Result<Option<Ino>> {
-        if dir.group() == deciding_group(op) {
+        if !self.is_across() || dir.group() == deciding_group(op) {
             return self.attributes(context, dir).await.map(|attr| Some(attr.inode.parent));
         }
         let attempt = self.attempt(context, op, trial);

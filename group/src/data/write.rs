@@ -46,7 +46,7 @@ impl Groups {
         if write.sync >= Sync::Data {
             self.small_commits.commits(write.ino, self.store().runtime.clock.now_ns());
         }
-        self.throttle(true).await?;
+        self.throttle().await?;
         self.store().log.admit(&context.span).await?;
         let quota = self.quota(context.volume);
         let _admitted = self.admit_data(context, quota.as_deref(), &write).await?;

@@ -108,9 +108,18 @@ impl<'h, 'a> HeldView<'h, 'a> {
     ) -> HeldView<'h, 'a> {
         HeldView { held, volume, session, now, spread, counted: None, fetched, wanted: None, barred: false }
     }
-    /// A value of the group of `ino`: from its state if that is held, else as it was fetched.
+    /// A value of a group that is held.
     #[inline]
-    fn see<T>(
+    fn see<T>(&mut self, group: GroupId, with: impl FnOnce(&mut State, VolumeId) -> Seen<T>) -> Seen<T> {
+        let volume = self.volume;
+        match self.held.get(group) {
+            Some(state) => with(state, volume),
+            None => Seen::Elsewhere(group),
+        }
+    }
+    /// A value of the group of `ino` where groups have orders of their own: from its state if that is held, else as it was fetched.
+    #[cold]
+    fn see_across<T>(
         &mut self,
         ino: Ino,
         here: impl FnOnce(&mut State, VolumeId) -> Seen<T>,
@@ -150,37 +159,48 @@ impl<'h, 'a> HeldView<'h, 'a> {
 
 impl View for HeldView<'_, '_> {
     fn inode(&mut self, ino: Ino) -> Seen<Inode> {
-        let mut of_row = None;
-        let seen = self.see(
-            ino,
-            |state, volume| {
+        if self.fetched.is_some() {
+            let mut of_row = None;
+            let here = |state: &mut State, volume| {
                 let (seen, counted) = state.counted_inode(volume, ino);
                 of_row = counted;
                 seen
-            },
-            |fetched| fetched.inode(ino),
-            || Want::Inode(ino),
-        );
-        self.counted = of_row.map(|blocks| (ino, blocks));
+            };
+            let seen = self.see_across(ino, here, |fetched| fetched.inode(ino), || Want::Inode(ino));
+            self.counted = of_row.map(|blocks| (ino, blocks));
+            return seen;
+        }
+        let volume = self.volume;
+        let Some(state) = self.held.get(ino.group()) else { return Seen::Elsewhere(ino.group()) };
+        let (seen, counted) = state.counted_inode(volume, ino);
+        self.counted = counted.map(|blocks| (ino, blocks));
         seen
     }
     fn entry(&mut self, dir: Ino, name: &Name) -> Seen<Entry> {
         let here = |state: &mut State, volume| state.entry(volume, dir, name);
-        self.see(dir, here, |fetched| fetched.entry(dir, name), || Want::Entry(dir, name.clone()))
+        match self.fetched {
+            None => self.see(dir.group(), here),
+            Some(_) => {
+                self.see_across(dir, here, |fetched| fetched.entry(dir, name), || Want::Entry(dir, name.clone()))
+            }
+        }
     }
     fn target(&mut self, ino: Ino) -> Seen<Box<[u8]>> {
         let here = |state: &mut State, volume| state.target(volume, ino);
-        self.see(ino, here, |_| None, || Want::Inode(ino))
+        match self.fetched {
+            None => self.see(ino.group(), here),
+            Some(_) => self.see_across(ino, here, |_| None, || Want::Inode(ino)),
+        }
     }
     fn xattrs(&mut self, ino: Ino) -> Seen<Arc<Xattrs>> {
         let here = |state: &mut State, volume| state.xattrs(volume, ino);
-        self.see(ino, here, |fetched| fetched.xattrs(ino), || Want::Xattrs(ino))
+        match self.fetched {
+            None => self.see(ino.group(), here),
+            Some(_) => self.see_across(ino, here, |fetched| fetched.xattrs(ino), || Want::Xattrs(ino)),
+        }
     }
     fn volume(&mut self, name: &Name) -> Seen<Volume> {
-        match self.held.get(GroupId(0)) {
-            Some(state) => state.volume(name),
-            None => Seen::Elsewhere(GroupId(0)),
-        }
+        self.see(GroupId(0), |state, _| state.volume(name))
     }
     fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need> {
         if let Some(ino) = self.fetched.and_then(|fetched| fetched.fresh(group)) {

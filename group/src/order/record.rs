@@ -3,13 +3,16 @@
 
 use crate::Groups;
 use crate::order::admit::take_back;
-use crate::order::held::Held;
+use crate::order::held::{GroupSet, Held};
 use crate::order::receipt::Receipt;
 use crate::replica::kept::Carried;
 use crate::state::State;
+use crate::state::load::{Wanted, rests_on};
 use base::limits::BLOCK_BYTES;
-use base::{Crcs, Edit, Ino, Intent, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
-use names::{Decision, Part};
+use base::{
+    Crcs, Edit, GroupId, Index, Ino, Intent, Kind, Outcome, RequestId, Result, SessionId, Sync, Term, VolumeId,
+};
+use names::{Decision, Part, Seen};
 use runtime::Slice;
 use store::format::record::{Head, Places, Run, encode_replicated};
 use store::log::{Described, Entry, Ordered, Payload};
@@ -115,6 +118,49 @@ impl Groups {
         let ends = endings.iter().map(Record::own);
         let records: Vec<_> = std::iter::once(first).chain(others).chain(ends).collect();
         self.order_records(held, &records, attached, sync)
+    }
+
+    /// Orders one record on the brick's own behalf.
+    pub(crate) async fn order_here(&self, part: Part) -> Result<()> {
+        let Part { volume, group, edits } = part;
+        self.order_when(group, volume, |_| Ok(Some(edits.clone()))).await.map(drop)
+    }
+
+    /// Orders a record of the edits that `wanted` says under the group's lock, perhaps several times until there is room for it; none if it says
+    /// that there are none. The term and the index of the record. Errors: those of `wanted`, of the log and of the index.
+    pub(crate) async fn order_when(
+        &self,
+        group: GroupId,
+        volume: VolumeId,
+        mut wanted: impl FnMut(&mut State) -> Result<Option<Vec<Edit>>>,
+    ) -> Result<Option<(Term, Index)>> {
+        loop {
+            let segment = self.store().log.segment_came.ticket();
+            let missing: Vec<_> = {
+                let mut held = Held::new(self, &GroupSet::one(group));
+                let state = held.of(group);
+                let Some(edits) = wanted(state)? else { return Ok(None) };
+                let part = Part { volume, group, edits };
+                let rests = part.edits.iter().filter_map(rests_on);
+                let missing = rests.filter(|ino| matches!(state.inode(volume, *ino), Seen::Missing));
+                let missing: Vec<_> = missing.map(Wanted::Inode).collect();
+                if missing.is_empty() {
+                    match self.order_record(&mut held, &Record::own(&part), None, Sync::Ordered) {
+                        Err(error) if error.kind == Kind::Busy => {}
+                        ordered => {
+                            ordered?;
+                            let row = &held.of(group).row;
+                            return Ok(Some((row.term, row.applied)));
+                        }
+                    }
+                }
+                missing
+            };
+            match missing.is_empty() {
+                true => self.wait_for_segment(segment).await?,
+                false => self.load(volume, missing, None).await?,
+            }
+        }
     }
 
     /// Appends a record of a group whose lock is held, and applies it.
