@@ -467,12 +467,18 @@ impl Groups {
         }
     }
 
-    /// Waits while the overlay holds twice the bytes at which a checkpoint is due: memory is bounded (back-pressure).
+    /// True while the overlay holds twice the bytes at which a checkpoint is due.
+    #[inline]
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.overlay_bytes() >= 2 * self.options.overlay_bytes
+    }
+
+    /// Waits while the overlay is overfull: memory is bounded (back-pressure).
     pub(crate) async fn throttle(&self) -> Result<()> {
-        while self.overlay_bytes() >= 2 * self.options.overlay_bytes {
+        while self.is_overfull() {
             let ticket = self.checkpointed.ticket();
             self.store.log.check()?;
-            if self.overlay_bytes() < 2 * self.options.overlay_bytes {
+            if !self.is_overfull() {
                 break;
             }
             self.checkpointed.after(ticket).await;

@@ -87,7 +87,9 @@ impl Groups {
         let mut token: Option<TokenGuard<'_>> = None;
         let mut counted = 0;
         if op.mutates() {
-            self.throttle().await?;
+            if self.is_overfull() {
+                Box::pin(self.throttle()).await?;
+            }
             self.admit_change(op).await?;
             self.store().log.admit(&context.span).await?;
         }

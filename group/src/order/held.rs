@@ -203,11 +203,13 @@ impl View for HeldView<'_, '_> {
         self.see(GroupId(0), |state, _| state.volume(name))
     }
     fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need> {
-        if let Some(ino) = self.fetched.and_then(|fetched| fetched.fresh(group)) {
-            return Ok(ino);
-        }
-        if self.held.get(group).is_none() {
-            self.want(group, || Want::Fresh);
+        if let Some(fetched) = self.fetched {
+            if let Some(ino) = fetched.fresh(group) {
+                return Ok(ino);
+            }
+            if self.held.get(group).is_none() {
+                self.want(group, || Want::Fresh);
+            }
         }
         let state = self.fresh(group)?;
         state.row.next_ino += 1;
@@ -239,11 +241,13 @@ impl View for HeldView<'_, '_> {
         Ok(VolumeId(state.row.next_volume - 1))
     }
     fn opens(&mut self, ino: Ino) -> Result<u64, Need> {
-        if let Some(opens) = self.fetched.and_then(|fetched| fetched.opens(ino)) {
-            return Ok(opens);
-        }
-        if self.held.get(ino.group()).is_none() {
-            self.want(ino.group(), || Want::Opens(ino));
+        if let Some(fetched) = self.fetched {
+            if let Some(opens) = fetched.opens(ino) {
+                return Ok(opens);
+            }
+            if self.held.get(ino.group()).is_none() {
+                self.want(ino.group(), || Want::Opens(ino));
+            }
         }
         let (volume, session) = (self.volume, self.session);
         Ok(self.at_hand(ino.group())?.holds_for((volume, session), ino))
