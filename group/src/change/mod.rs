@@ -78,10 +78,7 @@ impl Groups {
         range: Option<u64>,
     ) -> Result<Answer> {
         let (sync, set) = (sync_of(op), self.first_groups(op));
-        let term = match self.replication.is_some() {
-            true => Some(self.state(deciding_group(op)).state.lock().replica().serves()?),
-            false => None,
-        };
+        let term = if self.replication.is_some() { Some(self.term_of(deciding_group(op))?) } else { None };
         let mut trial = Trial { term, sync, attached, range, set, checked: Vec::new(), across: None };
         // Held from the check that the directories in `checked`, each with its new parent, close no loop.
         let mut token: Option<TokenGuard<'_>> = None;

@@ -6,7 +6,7 @@ use crate::order::held::{GroupSet, HeldView};
 use crate::order::receipt::Awaited;
 use crate::replica::across::Want;
 use crate::{Answer, Groups};
-use base::{Attr, Error, GroupId, Ino, Kind, Op, Result};
+use base::{Attr, Error, GroupId, Ino, Kind, Op, Result, Term};
 use names::Need;
 use runtime::Stage;
 use wire::Context;
@@ -43,6 +43,12 @@ impl Groups {
             set.insert(group);
         }
         set
+    }
+
+    /// The term in which this brick serves a group. Errors: `Elsewhere`.
+    #[cold]
+    pub(super) fn term_of(&self, group: GroupId) -> Result<Term> {
+        self.state(group).state.lock().replica().serves()
     }
 
     /// Takes a step of an operation that only groups with orders of their own ask for. Errors: as `Attempt::fetch`; `Invalid` for a move that closes
