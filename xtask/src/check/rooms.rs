@@ -199,7 +199,7 @@ mod tests {
 
     /// A whole `group` with one more file.
     fn problems_with(path: &str, text: &str) -> Vec<String> {
-        let rooms = ["agents", "change", "data", "heal", "order", "replica", "replication", "state"]
+        let rooms = ["across", "agents", "change", "data", "heal", "order", "replica", "replication", "state"]
             .map(|room| format!("group/src/{room}/mod.rs"));
         let mut files = vec![("group/src/lib.rs", "pub use agents::{clean, forget};\nuse order::token::Token;\n")];
         files.extend(["group/src/hosted.rs", "group/src/led.rs", "group/src/open.rs"].map(|path| (path, "")));
