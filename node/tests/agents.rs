@@ -37,6 +37,11 @@ const READS_PER_SECOND: u64 = 800;
 const LEARNS: u64 = 5;
 /// The pace of a writer whose blocks the cleaner has to make room for.
 const WRITER_EVERY: Duration = Duration::from_micros(250);
+/// Durable writes without any work take one to two milliseconds at the 99th percentile. Where they take longer than this, other programs
+/// have the disk, and what work adds is not to be told from what they add.
+const STEADY_MAX: Duration = Duration::from_millis(6);
+/// Series that are measured at most until one tells something: each takes seconds.
+const SERIES_MAX: usize = 4;
 
 /// Seeds of phases so far: each has three, and names of its own.
 static PHASES: AtomicU64 = AtomicU64::new(0);
@@ -129,8 +134,8 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Runs clients without and beside something, in turns; the classes that it slows.
-fn slowed(what: &str, directory: &Path, mut begin: impl FnMut(), mut end: impl FnMut()) -> Vec<String> {
+/// Runs clients without and beside something, in turns; the classes that it slows. None: see `judged`.
+fn slowed(what: &str, directory: &Path, mut begin: impl FnMut(), mut end: impl FnMut()) -> Option<Vec<String>> {
     let series = || {
         let mut seen: [Vec<Times>; 2] = Default::default();
         for _ in 0..ROUNDS {
@@ -139,16 +144,29 @@ fn slowed(what: &str, directory: &Path, mut begin: impl FnMut(), mut end: impl F
             seen[1].push(clients(directory));
             end();
         }
-        above(what, &seen[0], &seen[1])
+        (above(what, &seen[0], &seen[1]), seen[0].iter().all(is_steady))
     };
-    twice(series)
+    judged(series)
 }
 
-/// The classes that are slowed in a series, and in the next one too. A series takes a few seconds, in which a shared machine may give the
-/// whole disk to somebody else.
-fn twice(mut series: impl FnMut() -> Vec<String>) -> Vec<String> {
-    let first = series();
-    if first.is_empty() { first } else { series() }
+/// True if other programs left the disk alone while clients ran without any work.
+fn is_steady(without: &Times) -> bool {
+    quantile(without["durable write"].clone()) <= STEADY_MAX
+}
+
+/// The classes that are slowed in two series, each of which tells them and whether the disk was steady: in the seconds of one, a shared machine may
+/// give the whole disk to somebody else. None, with a note: the disk was never steady for two series, so nothing is known.
+fn judged(mut series: impl FnMut() -> (Vec<String>, bool)) -> Option<Vec<String>> {
+    let mut slowed_before = false;
+    for _ in 0..SERIES_MAX {
+        match series() {
+            (above, _) if above.is_empty() => return Some(above),
+            (above, true) if slowed_before => return Some(above),
+            (_, steady) => slowed_before |= steady,
+        }
+    }
+    println!("not judged: without any work, durable writes take longer than {STEADY_MAX:?}, so others use the disk");
+    None
 }
 
 /// The classes whose median of the rounds' percentiles is above the bound.
@@ -251,7 +269,13 @@ fn delete_much(home: &Home, gib: u64) {
 }
 
 /// Measures beside checkpoints, and whatever else begins and ends with them.
-fn slowed_by_checkpoints(home: &Home, what: &str, directory: &Path, begin: impl Fn(), end: impl Fn()) -> Vec<String> {
+fn slowed_by_checkpoints(
+    home: &Home,
+    what: &str,
+    directory: &Path,
+    begin: impl Fn(),
+    end: impl Fn(),
+) -> Option<Vec<String>> {
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _stops = Stops(stop);
@@ -272,15 +296,15 @@ fn slowed_by_checkpoints(home: &Home, what: &str, directory: &Path, begin: impl 
 fn clients_hardly_notice_the_scrub_checkpoints_and_freeing() {
     let (home, daemon, directory) = served("agents", "16G");
     let home = &home;
-    let mut above = slowed("scrub", &directory, || scrub(home, "start"), || scrub(home, "stop"));
+    let mut above = slowed("scrub", &directory, || scrub(home, "start"), || scrub(home, "stop")).unwrap_or_default();
     assert!(worked(home, "scrub") > 0);
-    above.extend(slowed("freeing of 10^6 blocks", &directory, || delete_much(home, 4), || ()));
-    above.extend(slowed_by_checkpoints(home, "checkpoints", &directory, || (), || ()));
+    above.extend(slowed("freeing of 10^6 blocks", &directory, || delete_much(home, 4), || ()).unwrap_or_default());
+    above.extend(slowed_by_checkpoints(home, "checkpoints", &directory, || (), || ()).unwrap_or_default());
     let all = || {
         scrub(home, "start");
         delete_much(home, if by_hand() { 4 } else { 1 });
     };
-    above.extend(slowed_by_checkpoints(home, "all three", &directory, all, || scrub(home, "stop")));
+    above.extend(slowed_by_checkpoints(home, "all three", &directory, all, || scrub(home, "stop")).unwrap_or_default());
     assert!(above.is_empty(), "{above:?}");
     scrub(home, "start");
     await_that("the scrub", || scrubbed(home, &["status"]).1["state"] == "done");
@@ -360,11 +384,14 @@ fn clients_hardly_notice_the_cleaner() {
             beside.push(beside_writer(0));
         }
         assert!(free(&home) >= FLOOR_BYTES, "{}", free(&home));
-        above("cleaner", &without, &beside)
+        let above = above("cleaner", &without, &beside);
+        await_that("cleaning", || status(&home)["cleaner"].as_str().is_some_and(|state| state.contains("rests")));
+        let is_steady = above.is_empty() || without.iter().chain([&clients(&directory)]).all(is_steady);
+        (above, is_steady)
     };
-    let above = twice(series);
-    assert!(above.is_empty(), "{above:?}");
-    await_that("cleaning", || status(&home)["cleaner"].as_str().is_some_and(|state| state.contains("rests")));
+    if let Some(above) = judged(series) {
+        assert!(above.is_empty(), "{above:?}");
+    }
     daemon.terminate();
     home.check();
 }
@@ -400,12 +427,12 @@ impl Drop for Throttle {
     }
 }
 
-/// The classes that a scrub slows on a device that has little to spare beside the clients; None if this machine can't make one.
+/// The classes that a scrub slows on a device that has little to spare beside the clients; None if this machine can't make one, or is too busy.
 fn slowed_on_a_slow_device(name: &str, bug: Option<&str>) -> Option<Vec<String>> {
     let (home, daemon, directory) = served_with(name, "6G", bug);
     let throttle = Throttle::new(&home, READS_PER_SECOND);
     throttle.iter().for_each(|throttle| throttle.put(daemon.pid()));
-    let above = throttle.as_ref().map(|_| {
+    let above = throttle.as_ref().and_then(|_| {
         // It has to meet the device's limit before it knows it: a few turns of each eight.
         scrub(&home, "start");
         (0..warm_up()).for_each(|_| drop(clients(&directory)));
@@ -424,7 +451,7 @@ fn slowed_on_a_slow_device(name: &str, bug: Option<&str>) -> Option<Vec<String>>
 fn a_scrub_gives_way_on_a_device_that_has_little_to_spare() {
     match slowed_on_a_slow_device("agents-slow", None) {
         Some(above) => assert!(above.is_empty(), "{above:?}"),
-        None => println!("not tested: {GROUPS} is missing"),
+        None => println!("not tested: {GROUPS} is missing, or others use the disk"),
     }
     #[cfg(feature = "seeded-bugs")]
     if let Some(above) = slowed_on_a_slow_device("agents-slow-seeded", Some("BudgetIgnored")) {

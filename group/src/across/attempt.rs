@@ -91,22 +91,22 @@ impl<'a> Attempt<'a> {
         if self.holds.contains(&self.deciding) {
             first.edits.push(Edit::LockDrop { id });
         }
-        let others = || self.holds.iter().copied().filter(|group| *group != self.deciding);
-        let is_intent = |edit: &&mut Edit| matches!(edit, Edit::IntentPut(_));
-        if others().next().is_some() && !first.edits.iter().any(|edit| matches!(edit, Edit::IntentPut(_))) {
-            first.edits.push(Edit::IntentPut(Intent { id, follow: Vec::new() }));
+        let mut without_part = self.holds.clone();
+        without_part.remove(&self.deciding);
+        let mut intent = Intent { id, follow: Vec::new() };
+        if let Some(at) = first.edits.iter().position(|edit| matches!(edit, Edit::IntentPut(_)))
+            && let Edit::IntentPut(wanted) = first.edits.swap_remove(at)
+        {
+            intent = wanted;
         }
-        if let Some(Edit::IntentPut(intent)) = first.edits.iter_mut().find(is_intent) {
-            assert!(intent.id == id, "a change has one number");
-            let holds = |follow: &Follow| self.holds.contains(&follow.group);
-            assert!(intent.follow.iter().all(holds), "what is changed in another group is held there");
-            let lacks = others().filter(|group| !intent.follow.iter().any(|follow| follow.group == *group));
-            let lacks: Vec<_> = lacks.collect();
-            intent.follow.extend(lacks.into_iter().map(|group| Follow {
-                volume: self.volume,
-                group,
-                edits: Vec::new(),
-            }));
+        assert!(intent.id == id, "a change has one number");
+        for follow in &intent.follow {
+            assert!(without_part.remove(&follow.group), "what is changed in another group is held there");
+        }
+        let empty = |group| Follow { volume: self.volume, group, edits: Vec::new() };
+        intent.follow.extend(without_part.into_iter().map(empty));
+        if !intent.follow.is_empty() {
+            first.edits.push(Edit::IntentPut(intent));
         }
         Ok(())
     }

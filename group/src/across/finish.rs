@@ -46,11 +46,12 @@ impl Groups {
             let late = |(id, decided): (&IntentId, &Decided)| (now >= decided.told_ns + TELL_NS).then_some(*id);
             parts.extend(state.across.decided.iter().filter_map(late));
             for (id, hold) in &mut state.across.holds {
-                if hold.asked_ns > 0 && now >= hold.asked_ns + FATE_NS {
-                    fates.push(*id);
-                }
-                if hold.asked_ns == 0 || now >= hold.asked_ns + FATE_NS {
+                if hold.asked_ns == 0 {
+                    // Its time begins with this brick's lead.
                     hold.asked_ns = now;
+                } else if now >= hold.asked_ns + FATE_NS {
+                    hold.asked_ns = now;
+                    fates.push(*id);
                 }
             }
         }
@@ -100,7 +101,6 @@ impl Groups {
 
     /// A group has its part; once all have theirs, the change is forgotten. Errors: those of the log, and `Elsewhere`.
     pub(super) async fn part_taken(&self, group: &Group, id: IntentId, of: GroupId) -> Result<()> {
-        assert!(of != id.group, "the deciding group's part is the decision");
         let wanted = |state: &mut State| {
             state.replica().serves()?;
             let Some(decided) = state.across.decided.get_mut(&id) else { return Ok(None) };

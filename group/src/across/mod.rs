@@ -76,6 +76,8 @@ pub struct Changes {
     pub held: Vec<IntentId>,
     /// Those that it has decided, and of which others may lack their parts.
     pub decided: Vec<IntentId>,
+    /// Those that it is about to decide, if this brick leads it.
+    pub running: Vec<IntentId>,
 }
 
 impl Groups {
@@ -83,8 +85,9 @@ impl Groups {
     pub fn changes(&self, number: GroupId) -> Changes {
         let Some(group) = self.hosted(number) else { return Changes::default() };
         let state = group.state.lock();
-        let (held, decided) = (&state.across.holds, &state.across.decided);
-        Changes { held: held.keys().copied().collect(), decided: decided.keys().copied().collect() }
+        let (held, decided) = (state.across.holds.keys().copied(), state.across.decided.keys().copied());
+        let running = state.across.running.iter().copied().collect();
+        Changes { held: held.collect(), decided: decided.collect(), running }
     }
 
     /// True if a change may concern groups that have other orders than the one that decides it.
@@ -119,7 +122,7 @@ impl Groups {
     }
 
     async fn deal_with(&self, from: Member, number: GroupId, across: Across) {
-        let Some(group) = self.hosted(number) else { return };
+        let Some(group) = self.hosted(number).filter(|_| self.makes_sense(number, &across)) else { return };
         match across {
             Across::Ask(ask) => {
                 let (asked, answer) = (ask.number, self.answer_ask(group, ask).await);
@@ -134,6 +137,18 @@ impl Groups {
             }
             Across::Done { id, group: of } => drop(self.part_taken(group, id, of).await),
             Across::Fate { id, group: of } => self.tell_fate(group, id, of),
+        }
+    }
+
+    /// True if a group may be told this: another brick's message is data, which may be wrong, so no assertion rests on it.
+    fn makes_sense(&self, number: GroupId, across: &Across) -> bool {
+        match across {
+            Across::Ask(ask) => ask.id.is_none_or(|id| self.hosted(id.group).is_some()),
+            Across::Answer(..) | Across::Drop(_) => true,
+            Across::Part { id, .. } => id.group != number && self.hosted(id.group).is_some(),
+            Across::Done { id, group } | Across::Fate { id, group } => {
+                id.group == number && self.hosted(*group).is_some()
+            }
         }
     }
 
@@ -168,7 +183,8 @@ impl Groups {
 
     /// Tells the leader of a group something. False if nobody is known to lead it.
     fn tell_leader(&self, number: GroupId, across: Across) -> bool {
-        let leader = self.state(number).state.lock().replica().order.leader();
+        let Some(group) = self.hosted(number) else { return false };
+        let leader = group.state.lock().replica().order.leader();
         let replication = self.replication();
         let mut members = replication.others.iter().chain([&replication.me]);
         let Some(member) = members.find(|member| Some(member.replica) == leader) else { return false };

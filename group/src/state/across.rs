@@ -86,7 +86,11 @@ impl Across {
                 let row = LockRow { volume, inos: inos.clone() };
                 self.holds.insert(*id, Hold { row, unborn, asked_ns: 0 });
             }
-            Edit::LockDrop { id } => drop(self.holds.remove(id)),
+            Edit::LockDrop { id } => {
+                // A change of which no other group has a part ends with its hold.
+                self.running.remove(id);
+                self.holds.remove(id);
+            }
             Edit::IntentPut(intent) => {
                 self.running.remove(&intent.id);
                 self.decided.insert(intent.id, Decided::new(index, intent.clone()));

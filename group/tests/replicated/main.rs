@@ -2,6 +2,7 @@
 
 mod behind;
 mod disks;
+mod exact;
 mod faults;
 mod heals;
 mod rig;

@@ -26,30 +26,30 @@ async fn attr(client: &Client, op: Op) -> Result<Attr> {
     }
 }
 
-async fn make_dir(client: &Client, parent: Ino, text: &str) -> Result<Ino> {
+pub async fn make_dir(client: &Client, parent: Ino, text: &str) -> Result<Ino> {
     Ok(attr(client, Op::MakeDir { parent, name: name(text), mode: 0o755 }).await?.ino)
 }
 
-async fn look_up(client: &Client, parent: Ino, text: &str) -> Result<Ino> {
+pub async fn look_up(client: &Client, parent: Ino, text: &str) -> Result<Ino> {
     Ok(attr(client, Op::Lookup { parent, name: name(text) }).await?.ino)
 }
 
-async fn rename(client: &Client, from: (Ino, &str), to: (Ino, &str), no_replace: bool) -> Result<()> {
+pub async fn rename(client: &Client, from: (Ino, &str), to: (Ino, &str), no_replace: bool) -> Result<()> {
     let (parent, new_parent) = (from.0, to.0);
     let op = Op::Rename { parent, name: name(from.1), new_parent, new_name: name(to.1), no_replace, whiteout: false };
     client.call(op, None).await.map(drop)
 }
 
-async fn create(client: &Client, parent: Ino, text: &str) -> Result<Ino> {
+pub async fn create(client: &Client, parent: Ino, text: &str) -> Result<Ino> {
     Ok(attr(client, Op::Create { parent, name: name(text), mode: 0o644, exclusive: true }).await?.ino)
 }
 
-async fn unlink(client: &Client, parent: Ino, text: &str) -> Result<()> {
+pub async fn unlink(client: &Client, parent: Ino, text: &str) -> Result<()> {
     client.call(Op::Unlink { parent, name: name(text) }, None).await.map(drop)
 }
 
 /// Bricks with some directories, which are of several groups.
-async fn with_dirs(cluster: &Arc<Cluster>) -> (Client, Vec<Ino>) {
+pub async fn with_dirs(cluster: &Arc<Cluster>) -> (Client, Vec<Ino>) {
     let client = begin(cluster).await;
     let mut dirs = Vec::new();
     for number in 0..DIRS {
@@ -322,7 +322,7 @@ fn through_faults(seed: u64, options: group::Options) {
 }
 
 /// Waits until all is still, walks all names, and checks what each brick has on its disk. Returns the number of directories below the root.
-async fn all_is_whole(cluster: &Arc<Cluster>, client: &Client) -> i64 {
+pub async fn all_is_whole(cluster: &Arc<Cluster>, client: &Client) -> i64 {
     // What is held, and what others have not taken, comes to its end.
     cluster.hosts.clock().sleep(3_000 * MS).await;
     let dirs = walk(client).await;

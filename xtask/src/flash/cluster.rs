@@ -184,6 +184,7 @@ fn json(said: &str) -> Result<Value, String> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::process::Stdio;
 
     #[test]
     fn two_clusters_have_addresses_of_their_own() {
@@ -206,8 +207,10 @@ mod tests {
         let word = std::env::temp_dir().join(format!("flash it's {}", std::process::id()));
         let how = ending(Path::new("/bin/false"), &word);
         told("sh", &["-c", &how]).expect("nothing is to be done");
-        let mut node =
-            Command::new("sh").args(["-c", "sleep 100; true", text(&word)]).spawn().expect("there is a shell");
+        // A shell that waits for a line itself: one that starts a program is two processes of these arguments for a moment.
+        let mut node = Command::new("sh");
+        let node = node.args(["-c", "read line", text(&word)]).stdin(Stdio::piped());
+        let mut node = node.spawn().expect("there is a shell");
         // Its arguments are there a little after it has started.
         let began = Instant::now();
         while process(&word).is_err() && began.elapsed() < READY_MAX {
