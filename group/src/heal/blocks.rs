@@ -21,12 +21,59 @@ use std::sync::atomic::Ordering;
 use store::format::record::Moved;
 use store::heal::{Lacking, missing};
 
-/// Runs of blocks that are asked for at once: up to 2 MiB are under way.
-const AT_ONCE: usize = 8;
+/// Runs of blocks that are asked for at once, at most: fewer than the other brick lets wait.
+const RUNS_AT_ONCE: usize = 48;
+/// Blocks that are asked for at once, unless a single run has more: 2 MiB.
+const BLOCKS_AT_ONCE: usize = 512;
+/// Most blocks of one write to the cold stream, and of one record of moves.
+const PLACED_AT_ONCE: usize = 64;
 /// Blocks that are looked for at a time.
 const LOOK_BLOCKS: usize = 4096;
 /// Tries to get a segment of the cold stream.
 const TRIES: u32 = 200;
+
+/// A block that came with the right checksum.
+struct Came {
+    volume: VolumeId,
+    moved: Moved,
+    bytes: Slice,
+}
+
+/// Runs in parts that are asked for at once.
+fn batches(mut runs: &[Lacking]) -> impl Iterator<Item = &[Lacking]> {
+    std::iter::from_fn(move || {
+        let mut blocks = 0;
+        let fits = |run: &&Lacking| {
+            blocks += run.crcs.len();
+            blocks <= BLOCKS_AT_ONCE
+        };
+        let count = runs.iter().take(RUNS_AT_ONCE).take_while(fits).count().max(1).min(runs.len());
+        let (some, others) = runs.split_at(count);
+        runs = others;
+        (count > 0).then_some(some)
+    })
+}
+
+/// The blocks of an answer. Errors: `Corrupt` if they are not those that were asked for.
+fn checked(run: &Lacking, mask: u64, payload: &[Slice]) -> Result<Vec<Came>> {
+    let found = (0..run.crcs.len()).filter(|at| mask & 1 << at != 0);
+    let blocks = payload.iter().flat_map(|slice| {
+        (0..slice.len() / BLOCK_BYTES).map(|at| slice.slice(at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES))
+    });
+    let came = found.zip(blocks).map(|(at, bytes)| {
+        let (block, crc) = (run.first + at as u64, run.crcs[at]);
+        let moved = Moved { ino: run.ino, block, old: Place::MISSING, crc, index: Index(0) };
+        Came { volume: run.volume, moved, bytes }
+    });
+    let came: Vec<_> = came.collect();
+    let is_right = |came: &Came| base::checksum::crc32c(&came.bytes) == came.moved.crc;
+    let count = mask.count_ones() as usize;
+    let sent: usize = payload.iter().map(|slice| slice.len() / BLOCK_BYTES).sum();
+    match (came.len(), sent) == (count, count) && came.iter().all(is_right) {
+        true => Ok(came),
+        false => Err(Error::new(Kind::Corrupt, "other blocks were sent than were asked for")),
+    }
+}
 
 impl Groups {
     /// The task. Ends when the groups close or the log fails.
@@ -60,7 +107,7 @@ impl Groups {
             let found = run_background(&*self.store().runtime.tasks, look).await?;
             seen += found.blocks;
             self.replication().healing.blocks_left.fetch_max(seen - filled, Ordering::Relaxed);
-            for some in found.lacking.chunks(AT_ONCE) {
+            for some in batches(&found.lacking) {
                 if !self.goes_on_filling(group) {
                     return Ok(());
                 }
@@ -120,18 +167,19 @@ impl Groups {
         let mut left = runs;
         for from in self.sources(group) {
             let answers = self.ask_all(group.number, from, asks(&left)).await;
-            let mut others = Vec::new();
+            let (mut others, mut came) = (Vec::new(), Vec::new());
             for (run, answer) in left.into_iter().zip(answers) {
                 let whole = u64::MAX >> (u64::BITS as usize - run.crcs.len());
                 let Some((Answer::Blocks { mask }, payload)) = answer else {
                     others.push(run);
                     continue;
                 };
-                count += self.take_blocks(&run, mask, payload).await?;
                 if mask != whole {
-                    others.push(run);
+                    others.push(run.clone());
                 }
+                came.extend(checked(&run, mask, &payload)?);
             }
+            count += self.take_blocks(came).await?;
             left = others;
             if left.is_empty() {
                 break;
@@ -153,23 +201,29 @@ impl Groups {
         others.into_iter().map(|member| member.brick).collect()
     }
 
-    /// Places blocks that came, and has their file take them. Returns the number of those that were still missing.
-    async fn take_blocks(&self, run: &Lacking, mask: u64, payload: Vec<Slice>) -> Result<u64> {
-        let blocks: usize = payload.iter().map(|slice| slice.len() / BLOCK_BYTES).sum();
-        let found: Vec<usize> = (0..run.crcs.len()).filter(|at| mask & 1 << at != 0).collect();
-        let [slice] = &payload[..] else { return Ok(0) };
-        let crcs = slice.chunks(BLOCK_BYTES).map(base::checksum::crc32c);
-        if blocks != found.len() || !crcs.eq(found.iter().map(|&at| run.crcs[at])) {
-            return Err(Error::new(Kind::Corrupt, "other blocks were sent than were asked for"));
+    /// Places blocks that came, and has their files take them. Returns the number of those that were still missing.
+    async fn take_blocks(&self, came: Vec<Came>) -> Result<u64> {
+        let mut count = 0;
+        for of_volume in came.chunk_by(|one, other| one.volume == other.volume) {
+            for some in of_volume.chunks(PLACED_AT_ONCE) {
+                count += self.take_some(some).await?;
+            }
         }
-        let ticket = place_cold(self, slice, TRIES, || !self.is_closing()).await?;
-        let source = |&at: &usize| {
-            let (block, crc) = (run.first + at as u64, run.crcs[at]);
-            let moved = Moved { ino: run.ino, block, old: Place::MISSING, crc, index: Index(0) };
-            Source { moved, life: Life(0) }
-        };
-        let moves: Vec<_> = found.iter().map(source).zip(places_of(&ticket, found.len())).collect();
-        let moved = order(self, (run.ino.group(), run.volume), &moves).await;
+        Ok(count)
+    }
+
+    /// Does so for blocks of one volume, which one write to the cold stream and one record take.
+    async fn take_some(&self, some: &[Came]) -> Result<u64> {
+        let [Came { volume, moved: Moved { ino, .. }, .. }, ..] = some else { return Ok(0) };
+        let mut buffer = self.store().runtime.buffer(some.len() * BLOCK_BYTES)?;
+        for (room, came) in buffer.chunks_mut(BLOCK_BYTES).zip(some) {
+            room.copy_from_slice(&came.bytes);
+        }
+        let blocks = buffer.share().slice(0..some.len() * BLOCK_BYTES);
+        let ticket = place_cold(self, &blocks, TRIES, || !self.is_closing()).await?;
+        let source = |came: &Came| Source { moved: came.moved, life: Life(0) };
+        let moves: Vec<_> = some.iter().map(source).zip(places_of(&ticket, some.len())).collect();
+        let moved = order(self, (ino.group(), *volume), &moves).await;
         self.store().cold.close(ticket);
         let healing = &self.replication().healing;
         let count = *moved.as_ref().unwrap_or(&0);
@@ -186,7 +240,7 @@ impl Groups {
             let wanted = self.replication().healing.wanted.lock().pop_first();
             let Some((volume, ino, first, last)) = wanted else { return Ok(()) };
             let lacking = self.lacking_of(volume, ino, first, last).await?;
-            for some in lacking.chunks(AT_ONCE) {
+            for some in batches(&lacking) {
                 self.fill_some(group, some.to_vec()).await?;
             }
             // Those that nobody had are asked for again as soon as their reader looks again.

@@ -48,15 +48,20 @@ impl Healing {
 }
 
 impl Groups {
-    /// Answers the questions of other bricks, one after the other. Ends when the groups close.
-    pub(super) async fn run_giving(self: Arc<Groups>) {
+    /// Answers questions of other bricks, one after the other, beside tasks that do the same; who is the first also gives rows, which only one may.
+    /// Ends when the groups close.
+    pub(super) async fn run_giving(self: Arc<Groups>, is_first: bool) {
         let healing = &self.replication().healing;
         loop {
             let ticket = healing.asked_came.ticket();
             if self.is_closing() {
                 return;
             }
-            let next = healing.asked.lock().pop_front();
+            let next = {
+                let mut asked = healing.asked.lock();
+                let is_for_us = |asked: &Asked| is_first || matches!(asked.ask, Ask::Blocks { .. });
+                asked.iter().position(is_for_us).and_then(|at| asked.remove(at))
+            };
             let Some(Asked { from, group, number, ask }) = next else {
                 healing.asked_came.after(ticket).await;
                 continue;

@@ -29,6 +29,8 @@ use wire::peer::{Parcel, PeerId};
 
 /// Questions of other bricks that wait at most: each brick has fewer under way.
 const ASKED_MAX: usize = 64;
+/// Tasks that answer questions: runs of a single block are read as deep as the device likes, and a core is not busy with it.
+const GIVERS: usize = 16;
 /// The longest wait for an answer: a checkpoint and a page of rows take a second or two on a busy brick.
 const ANSWER_NS: u64 = 10_000_000_000;
 /// The pause between looks for answers, which take milliseconds.
@@ -122,8 +124,10 @@ impl Healing {
 impl Groups {
     /// Starts the tasks.
     pub(crate) fn start_healing(self: &Arc<Groups>) {
-        let there = self.clone();
-        self.store().runtime.spawn(0, move || there.run_giving());
+        for number in 0..GIVERS {
+            let there = self.clone();
+            self.store().runtime.spawn(0, move || there.run_giving(number == 0));
+        }
         let there = self.clone();
         self.store().runtime.spawn(0, move || there.run_filling());
     }

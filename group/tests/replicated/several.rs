@@ -4,6 +4,7 @@ use super::{agree, options};
 use crate::faults::some_fault;
 use crate::rig::{BRICKS, CLIENTS, Client, Cluster, MS, begin, brick, cluster_of, name, seeds, until};
 use base::{Attr, Edit, Error, FileKind, GroupId, Ino, IntentId, Kind, Op, Reply, Result, Time};
+use group::Changes;
 use group::across_codec::Across;
 use group::replica_codec::{Told, put_told};
 use runtime::random::SplitMix;
@@ -90,6 +91,27 @@ fn names_move_between_groups_that_different_bricks_lead() {
         let full = client.call(Op::RemoveDir { parent: client.root, name: name("dir-2") }, None).await;
         assert_eq!(full.map(drop).map_err(|error| error.kind), Err(Kind::NotEmpty));
         client.call(Op::RemoveDir { parent: dirs[2], name: name("below") }, None).await.expect("it is empty");
+        all_is_whole(&cluster, &client).await;
+    });
+}
+
+/// The turn to move directories is group 0's, also among directories that it has itself.
+#[test]
+fn a_directory_that_moves_within_a_group_leaves_nothing_behind() {
+    let (mut fleet, cluster) = cluster_of(6, options(), GROUPS);
+    fleet.block_on(async {
+        let client = begin(&cluster).await;
+        let (mut own, mut number) = (vec![client.root], 0);
+        while own.len() < 3 {
+            number += 1;
+            let dir = make_dir(&client, client.root, &format!("dir-{number}")).await.expect("a new directory");
+            own.extend((dir.group() == GroupId(0)).then_some(dir));
+        }
+        assert!(own.iter().all(|dir| dir.group() == GroupId(0)), "they are of one group: {own:?}");
+        rename(&client, (client.root, &format!("dir-{number}")), (own[1], "below"), false).await.expect("it moves");
+        let at = cluster.leader_of(GroupId(0)).expect("it answered");
+        let changes = cluster.groups(at).expect("it runs").changes(GroupId(0));
+        assert_eq!(changes, Changes::default(), "it has come to its end");
         all_is_whole(&cluster, &client).await;
     });
 }
