@@ -192,6 +192,7 @@ impl Order {
         let answered = message.answers();
         let under = message.under.filter(|_| answered.is_some() && self.leads(message.term));
         let matched = self.matched(from);
+        let was_asked = self.is_asked(from);
         self.step(to_theirs(from, self.me.replica, message));
         let mut heard = self.heard(at);
         heard.spell = heard.spell.max(under);
@@ -202,6 +203,21 @@ impl Order {
         self.collect();
         if let Some(answered) = answered.filter(|_| !seeded::active(Bug::RestUnsent)) {
             self.go_on(at, answered);
+            if was_asked && !self.is_asked(from) {
+                self.tell_commit(at, answered);
+            }
+        }
+    }
+    /// True while a follower is asked what it has, and gets nothing else.
+    fn is_asked(&self, replica: ReplicaId) -> bool {
+        self.raw.raft.prs().get(replica.0).is_some_and(|known| known.state == ProgressState::Probe)
+    }
+    /// Tells a follower that has just answered what it has, and has all, of records that became committed while it was asked: it was told of
+    /// nothing meanwhile, and if the group is idle from now on, nothing else would tell it.
+    fn tell_commit(&mut self, at: usize, (answered, commit): (Number, Index)) {
+        if self.is_leader() && answered == self.heard(at).sent.0 && commit < self.committed() {
+            self.raw.raft.send_append(self.others[at].replica.0);
+            self.collect();
         }
     }
     /// Sends a follower all that it lacks, as far as it may be under way. The library sends one append after an answer, and what is left only

@@ -177,7 +177,7 @@ async fn made_beside(cluster: &Arc<Cluster>, change: Change, end: Option<End>) -
     let have_ended = || outcomes.lock().expect("no panic").len() == change.racers();
     let crashes = |number: usize| end.is_some() && !hosts.is_up(number);
     // Short pauses, so that all bricks end at one time.
-    while !(0..BRICKS).any(crashes) && !(have_ended() && is_still(cluster)) {
+    while !((0..BRICKS).any(crashes) || have_ended() && is_still(cluster)) {
         clock.sleep(MS / 50).await;
     }
     let after: [u64; BRICKS] = std::array::from_fn(steps);

@@ -176,7 +176,8 @@ pub fn reads_of_missing_blocks_wait_for_them() {
 /// Faults of all kinds, while replicas keep so little that followers heal all the time.
 #[test]
 pub fn changes_survive_everything_while_bricks_heal() {
-    for seed in 0..seeds(6) {
+    // With the last one a follower was never told of the last commit.
+    for seed in (0..seeds(6)).chain([55]) {
         let (mut fleet, cluster) = cluster(seed, group::Options { overlay_bytes: 20_000, ..forgetful() });
         let mut rng = SplitMix(seed);
         fleet.block_on(async {
