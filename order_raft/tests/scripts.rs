@@ -74,11 +74,26 @@ impl Script {
                 self.late.1.push_back((from, to, message));
                 continue;
             }
-            if !self.cut.contains(&from) && !self.cut.contains(&to) {
-                let Replica { order, supports, .. } = self.of(to);
-                order.receive(ReplicaId(from), message, Moment { supports, now: 0 });
-            }
+            self.give(from, to, message);
         }
+    }
+    /// Gives a replica a message, unless one of the two is cut off.
+    fn give(&mut self, from: u64, to: u64, message: Message) {
+        if !self.cut.contains(&from) && !self.cut.contains(&to) {
+            let Replica { order, supports, .. } = self.of(to);
+            order.receive(ReplicaId(from), message, Moment { supports, now: 0 });
+        }
+    }
+    /// Gives a replica the message that is first on its way.
+    fn deliver(&mut self) {
+        let (from, to, message) = self.way.pop_front().expect("one is on its way");
+        self.give(from, to, message);
+    }
+    /// All that a replica's disk was given is durable.
+    fn has_written(&mut self, me: u64) {
+        let Replica { order, told, .. } = self.of(me);
+        let ticket = told.iter().filter_map(|effects| effects.ticket).next_back();
+        order.persisted(ticket.expect("it was given something"));
     }
     fn perform(&mut self, me: u64) -> bool {
         let is_hung = self.hung.contains(&me);
@@ -227,6 +242,46 @@ fn late(count: u32) {
 fn a_follower_that_messages_reach_late_gets_all() {
     // As many as may be under way at once, and more.
     [10, 60, 400].into_iter().for_each(late);
+}
+
+/// A follower gets all that it lacks before the commit index can be told, and answers after that: the leader has let go of records meanwhile, and is
+/// about to read those from which it would ask the follower anew.
+#[test]
+fn a_follower_that_answers_late_learns_of_the_commit() {
+    let mut script = Script::new();
+    script.elect(1);
+    script.write(1, 0..3);
+    script.cut(3);
+    script.write(1, 3..20);
+    script.cut.clear();
+    // What a leader has from before its start is not in memory.
+    script.restart(1, u64::MAX);
+    let Replica { order, supports, .. } = script.of(1);
+    assert!(order.campaign(Moment { supports, now: 0 }));
+    while !script.order(1).is_leader() {
+        for me in 1..=3 {
+            script.perform(me);
+        }
+        script.deliver();
+    }
+    // Both have all, and neither can say so.
+    script.hung.extend([2, 3]);
+    script.settle();
+    let last = script.order(1).last();
+    assert_eq!([2, 3].map(|me| script.order(me).last()), [last; 2]);
+    script.hung.clear();
+    script.has_written(2);
+    script.settle();
+    assert_eq!(script.order(1).committed(), last.index);
+    script.order(1).nudge();
+    script.settle();
+    script.order(1).keep_from(Index(15));
+    script.has_written(3);
+    script.perform(3);
+    script.deliver();
+    script.settle();
+    assert_eq!(script.order(3).committed(), last.index, "it knows what is committed");
+    assert_eq!(script.settle(), 0, "then nobody says anything");
 }
 
 #[cfg(feature = "seeded-bugs")]

@@ -95,7 +95,7 @@ impl<'a> Attempt<'a> {
         without_part.remove(&self.deciding);
         let mut intent = Intent { id, follow: Vec::new() };
         if let Some(at) = first.edits.iter().position(|edit| matches!(edit, Edit::IntentPut(_)))
-            && let Edit::IntentPut(wanted) = first.edits.swap_remove(at)
+            && let Edit::IntentPut(wanted) = first.edits.remove(at)
         {
             intent = wanted;
         }

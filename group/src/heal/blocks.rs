@@ -39,7 +39,7 @@ struct Came {
     bytes: Slice,
 }
 
-/// Runs in parts that are asked for at once.
+/// Splits runs into parts, each of which is asked for at once.
 fn batches(mut runs: &[Lacking]) -> impl Iterator<Item = &[Lacking]> {
     std::iter::from_fn(move || {
         let mut blocks = 0;
@@ -167,19 +167,24 @@ impl Groups {
         let mut left = runs;
         for from in self.sources(group) {
             let answers = self.ask_all(group.number, from, asks(&left)).await;
-            let (mut others, mut came) = (Vec::new(), Vec::new());
+            let (mut others, mut came, mut wrong) = (Vec::new(), Vec::new(), Ok(()));
             for (run, answer) in left.into_iter().zip(answers) {
                 let whole = u64::MAX >> (u64::BITS as usize - run.crcs.len());
                 let Some((Answer::Blocks { mask }, payload)) = answer else {
                     others.push(run);
                     continue;
                 };
-                if mask != whole {
-                    others.push(run.clone());
+                match checked(&run, mask, &payload) {
+                    Ok(blocks) => came.extend(blocks),
+                    Err(error) => wrong = Err(error),
                 }
-                came.extend(checked(&run, mask, &payload)?);
+                if mask != whole {
+                    others.push(run);
+                }
             }
+            // What came right counts beside a wrong answer.
             count += self.take_blocks(came).await?;
+            wrong?;
             left = others;
             if left.is_empty() {
                 break;

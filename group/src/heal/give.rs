@@ -48,8 +48,8 @@ impl Healing {
 }
 
 impl Groups {
-    /// Answers questions of other bricks, one after the other, beside tasks that do the same; who is the first also gives rows, which only one may.
-    /// Ends when the groups close.
+    /// Answers questions of other bricks, one after the other, beside other tasks that do the same. Only the first task gives rows: one brick gets
+    /// them at a time. Ends when the groups close.
     pub(super) async fn run_giving(self: Arc<Groups>, is_first: bool) {
         let healing = &self.replication().healing;
         loop {

@@ -29,7 +29,7 @@ use wire::peer::{Parcel, PeerId};
 
 /// Questions of other bricks that wait at most: each brick has fewer under way.
 const ASKED_MAX: usize = 64;
-/// Tasks that answer questions: runs of a single block are read as deep as the device likes, and a core is not busy with it.
+/// Tasks that answer questions, each one at a time: so many runs are read beside one another, as a flash drive needs for its full rate of single blocks.
 const GIVERS: usize = 16;
 /// The longest wait for an answer: a checkpoint and a page of rows take a second or two on a busy brick.
 const ANSWER_NS: u64 = 10_000_000_000;

@@ -65,8 +65,6 @@ struct Dirs {
 
 type Outcomes = Arc<Mutex<Vec<(usize, Result<()>)>>>;
 
-fn no_matter<T>(_: T) {}
-
 impl Change {
     /// Makes what the change is about; a file or a directory.
     async fn prepare(self, client: &Client, Dirs { from, to }: Dirs) -> Ino {
@@ -93,13 +91,13 @@ impl Change {
                 rename(client, (from, "one"), (to, "one"), false).await
             }
             (Change::Link, _) => {
-                client.call(Op::Link { ino: subject, new_parent: to, new_name: name("one") }, None).await.map(no_matter)
+                client.call(Op::Link { ino: subject, new_parent: to, new_name: name("one") }, None).await.map(drop)
             }
             (Change::Unlink, _) => unlink(client, to, "one").await,
-            (Change::MakeDir, _) => make_dir(client, from, "one").await.map(no_matter),
-            (Change::Race, 1) => make_dir(client, subject, "below").await.map(no_matter),
+            (Change::MakeDir, _) => make_dir(client, from, "one").await.map(drop),
+            (Change::Race, 1) => make_dir(client, subject, "below").await.map(drop),
             (Change::RemoveDir | Change::Race, _) => {
-                client.call(Op::RemoveDir { parent: from, name: name("one") }, None).await.map(no_matter)
+                client.call(Op::RemoveDir { parent: from, name: name("one") }, None).await.map(drop)
             }
         }
     }
@@ -182,7 +180,7 @@ async fn made_beside(cluster: &Arc<Cluster>, change: Change, end: Option<End>) -
     }
     let after: [u64; BRICKS] = std::array::from_fn(steps);
     if let Some(end) = end {
-        // A step that did not come: a heartbeat's, which the moment of the end decides.
+        // If the step has not come, since a heartbeat made it in the first run, the brick ends now.
         let ends = (0..BRICKS).filter(|number| end.all || *number == end.brick);
         let images: Vec<_> = ends.map(|number| (number, cluster.stop(number, Some(end.survival)))).collect();
         clock.sleep(end.away_ns).await;
