@@ -30,6 +30,10 @@ impl Hosted {
         // A number that is not hosted has no position, or one behind the last group.
         self.groups.get(*self.positions.get(number.0 as usize)? as usize)
     }
+    /// The position of a group among those that are hosted, if it is one of them.
+    pub fn position(&self, number: GroupId) -> Option<usize> {
+        self.positions.get(number.0 as usize).filter(|position| **position != NONE).map(|position| *position as usize)
+    }
     /// All hosted groups, in ascending order of their numbers.
     pub fn all(&self) -> &[Group] {
         &self.groups

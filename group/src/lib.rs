@@ -22,7 +22,7 @@ mod state;
 pub use across::Changes;
 pub use agents::clean;
 use agents::destage;
-pub use change::session::{Begun, Kept, Known};
+pub use change::session::{Begun, Kept, Known, Scope};
 pub use data::streams::ReadAhead;
 pub use heal::HealStatus;
 pub use led::Led;
@@ -140,11 +140,8 @@ pub struct Groups {
     /// The admission of each volume that has a size of its own.
     quotas: Lock<BTreeMap<VolumeId, Arc<order::admit::Quota>>>,
     has_quotas: AtomicBool,
-    /// The sessions that are served.
-    sessions: Lock<change::session::Sessions>,
-    /// True once two clients have had a volume at once.
-    was_shared: AtomicBool,
-    locks: change::file_locks::FileLocks,
+    /// What is known of clients: once for all groups, or of each of those that several bricks have.
+    clients: Vec<change::session::Clients>,
     /// The status of each tier's cleaner.
     cleaners: Lock<[clean::Status; 2]>,
     /// Blocks on their way from flash to disk.
@@ -187,6 +184,8 @@ impl Groups {
         // As much as is reserved for the program's own work, an eighth of `memory_max` at most; it is taken from the clients' part.
         let streams = data::streams::Streams::new(store.runtime.slabs.own_bytes_max());
         let wishes = data::tier::Wishes::new(&store);
+        let scopes = if replication.is_some() { hosted.all().len() } else { 1 };
+        let clients = (0..scopes).map(|_| change::session::Clients::default()).collect();
         Groups {
             store,
             wishes,
@@ -206,9 +205,7 @@ impl Groups {
             space_asked: AtomicBool::new(false),
             quotas: Lock::new("quotas", BTreeMap::new()),
             has_quotas: AtomicBool::new(false),
-            sessions: Lock::new("sessions", Default::default()),
-            was_shared: AtomicBool::new(false),
-            locks: change::file_locks::FileLocks::default(),
+            clients,
             cleaners: Lock::new("cleaner", Default::default()),
             destage: destage::Destage::new(),
             wall_ns: AtomicI64::new(wall_ns),
@@ -412,6 +409,18 @@ impl Groups {
     /// The term of this life: the log's epoch.
     pub(crate) fn term(&self) -> Term {
         Term(self.store.epoch)
+    }
+    /// The position of a group that is hosted.
+    pub(crate) fn position(&self, group: GroupId) -> usize {
+        self.hosted.position(group).expect("operations of other groups are refused")
+    }
+    /// The scope of a group: who serves it serves these.
+    pub fn scope_of(&self, group: GroupId) -> Scope {
+        if self.is_replicated() { Scope::One(group) } else { Scope::All }
+    }
+    /// The numbers of all hosted groups, in ascending order.
+    pub fn numbers(&self) -> impl Iterator<Item = GroupId> {
+        self.states().iter().map(|group| group.number)
     }
     /// True if the brick hosts the group.
     pub(crate) fn hosts(&self, group: GroupId) -> bool {

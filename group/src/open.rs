@@ -6,7 +6,7 @@ use crate::replication::{Replicas, Replication};
 use crate::state::load::{Wanted, load_blocking, rests_on};
 use crate::state::rows::read_states;
 use crate::state::{Block, State};
-use crate::{Group, Groups, Options};
+use crate::{Group, Groups, Options, Scope};
 use base::{Edit, Error, GroupId, Intent, IntentId, Kind, Result, Term, VolumeId};
 use names::{Part, Seen};
 use runtime::Lock;
@@ -151,7 +151,7 @@ impl Groups {
         let applied: BTreeMap<_, _> = groups.all().iter().map(applied).collect();
         let (store, replay) = opening.replay(sink, |group| applied.get(&group).copied().unwrap_or_default()).await?;
         let Ok(hosted) = Arc::try_unwrap(groups) else { unreachable!("the jobs that shared the groups have ended") };
-        let replication = replicas.map(|replicas| Replication::new(&store, replicas));
+        let replication = replicas.map(|replicas| Replication::new(&store, replicas, hosted.all().len()));
         match &replication {
             None => hosted.all().iter().for_each(|group| group.state.lock().begin_life(Term(store.epoch))),
             Some(replication) => {
@@ -180,10 +180,10 @@ impl Groups {
         if !active(Bug::IntentNotRedone) {
             groups.redo_intents().await?;
         }
-        let untold = groups.expect_sessions();
+        let untold = groups.expect_sessions(Scope::All);
         if !active(Bug::OrphansKept) {
             let ended = volumes.iter().map(|volume| volume.id).filter(|volume| !untold.contains(volume));
-            groups.purge_orphans(ended.collect()).await?;
+            groups.purge_orphans(Scope::All, ended.collect()).await?;
         }
         // Each start adds to the superblock's list of epoch ends, which shrinks only after a checkpoint. A daemon that is
         // killed again and again before its first checkpoint must not fill the list.
@@ -280,9 +280,9 @@ impl Groups {
     }
 
     /// Frees inodes of these volumes that have no name and that no session has open or knows any more (rule K6).
-    pub(crate) async fn purge_orphans(&self, volumes: Vec<VolumeId>) -> Result<()> {
+    pub(crate) async fn purge_orphans(&self, scope: Scope, volumes: Vec<VolumeId>) -> Result<()> {
         let index = self.store().index.clone();
-        let numbers: Vec<_> = self.states().iter().map(|group| group.number).collect();
+        let numbers: Vec<_> = self.scoped(scope).iter().map(|group| group.number).collect();
         let read = move || -> Result<_> {
             let mut orphans = BTreeSet::new();
             for group in numbers {
@@ -298,7 +298,7 @@ impl Groups {
         // orphan, and freed.
         let still = self.checkpoint_token.take().await;
         let mut orphans = run_blocking(&*self.store().runtime.tasks, read).await?;
-        for group in self.states() {
+        for group in self.scoped(scope) {
             for (key, is) in &group.state.lock().active.orphans {
                 match is {
                     true => drop(orphans.insert(*key)),

@@ -1,16 +1,17 @@
-//! A brick that others replicate serves clients while it leads, and nobody listens where it does not: a client that has several addresses
-//! finds the one who leads by trying. Each tenure has a server of its own, as each start of a process has one where a brick has its groups
-//! alone; sessions go on in the next one (rule P11).
+//! A brick that others replicate serves clients of each group while it leads that, and nobody listens where none is led: a client that has
+//! several addresses finds the one who leads by trying. Each tenure has a server of its own, as each start of a process has one where a brick has
+//! its groups alone; sessions go on in the next one (rule P11).
 
 use crate::Served;
-use base::Result;
+use crate::service::CATALOGUE;
+use base::{GroupId, Result};
 use group::Groups;
 use runtime::net::Address;
 use runtime::tasks::{self, either};
 use runtime::{Event, Lock, Runtime};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use wire::server::Server;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use wire::server::{Door, Server};
 use wire::tls::Credentials;
 
 /// The pause after an error before the next attempt to serve: an address may be in use for a moment.
@@ -27,22 +28,32 @@ pub trait Tenures: Send + Sync + 'static {
 
 /// The service of such a brick.
 pub struct Leading {
-    served: Arc<Served>,
+    groups: Arc<Groups>,
     runtime: Runtime,
     address: Address,
     /// None: all clients are of this machine.
     keeper: Option<Arc<dyn Tenures>>,
-    /// The server of the present tenure.
-    server: Lock<Option<Arc<Server<Served>>>>,
+    /// The place where clients come in, while a group is led.
+    door: Lock<Option<Arc<Door<Served>>>>,
+    /// The groups, in ascending order of their numbers.
+    seats: Vec<Seat>,
     is_stopping: AtomicBool,
     stops: Event,
-    /// True once nothing is served any more.
-    has_stopped: AtomicBool,
+    /// Number of groups that may still be served.
+    going: AtomicUsize,
     stopped: Event,
 }
 
+/// A group, as its clients are served.
+struct Seat {
+    group: GroupId,
+    served: Arc<Served>,
+    /// The server of the present tenure.
+    server: Lock<Option<Arc<Server<Served>>>>,
+}
+
 impl Served {
-    /// Serves whoever connects to the address while this brick leads.
+    /// Serves whoever connects to the address and asks for a group while this brick leads that.
     #[inline(never)]
     pub fn serve_while_leading(
         self,
@@ -50,88 +61,126 @@ impl Served {
         address: Address,
         keeper: Option<Arc<dyn Tenures>>,
     ) -> Arc<Leading> {
-        assert!(self.groups().is_replicated(), "a brick that has its groups alone leads always");
+        let groups = self.groups().clone();
+        assert!(groups.is_replicated(), "a brick that has its groups alone leads always");
+        let seat = |group| Seat {
+            group,
+            served: Arc::new(self.of(group)),
+            server: Lock::new("server of a tenure", None),
+        };
+        let seats: Vec<_> = groups.numbers().map(seat).collect();
         let leading = Arc::new(Leading {
-            served: Arc::new(self),
+            groups,
             runtime: runtime.clone(),
             address,
             keeper,
-            server: Lock::new("server of a tenure", None),
+            door: Lock::new("door", None),
+            going: AtomicUsize::new(seats.len()),
+            seats,
             is_stopping: AtomicBool::new(false),
             stops: Event::new(),
-            has_stopped: AtomicBool::new(false),
             stopped: Event::new(),
         });
-        let there = leading.clone();
-        runtime.spawn(0, move || async move {
-            there.run().await;
-            there.has_stopped.store(true, Ordering::Release);
-            there.stopped.notify();
-        });
+        for number in 0..leading.seats.len() {
+            let there = leading.clone();
+            runtime.spawn(0, move || async move {
+                there.run(&there.seats[number]).await;
+                there.going.fetch_sub(1, Ordering::AcqRel);
+                there.stopped.notify();
+            });
+        }
         leading
     }
 }
 
 impl Leading {
-    /// The server, while this brick leads.
+    /// The server of the group that has the catalogue of volumes, while this brick leads it.
     pub fn server(&self) -> Option<Arc<Server<Served>>> {
-        self.server.lock().clone()
+        self.seats.iter().find(|seat| seat.group == CATALOGUE)?.server.lock().clone()
     }
-    /// Serves nobody any more, and hands the lead to another brick, where sessions go on.
+    /// The groups that this brick serves now, each with its server.
+    pub fn servers(&self) -> Vec<(GroupId, Arc<Server<Served>>)> {
+        self.seats.iter().filter_map(|seat| Some((seat.group, seat.server.lock().clone()?))).collect()
+    }
+    /// Serves nobody any more, and hands the lead to other bricks, where sessions go on.
     pub async fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
-        self.groups().hand_over().await;
+        self.groups.hand_over().await;
         self.stops.notify();
         loop {
             let ticket = self.stopped.ticket();
-            if self.has_stopped.load(Ordering::Acquire) {
+            if self.going.load(Ordering::Acquire) == 0 {
                 return;
             }
             self.stopped.after(ticket).await;
         }
-    }
-    fn groups(&self) -> &Arc<Groups> {
-        self.served.groups()
     }
     /// The credentials of a tenure's connections.
     async fn credentials(&self) -> Result<Option<Credentials>> {
         let Some(keeper) = self.keeper.clone() else { return Ok(None) };
         tasks::run_blocking(&*self.runtime.tasks, move || keeper.begin()).await.map(Some)
     }
-    async fn run(&self) {
+    async fn run(&self, seat: &Seat) {
         loop {
             let ticket = self.stops.ticket();
             if self.is_stopping.load(Ordering::Acquire) {
                 return;
             }
             let mut tenure = None;
-            either(async { tenure = Some(self.groups().next_tenure().await) }, self.stops.after(ticket)).await;
+            let begins = async { tenure = Some(self.groups.next_tenure(seat.group).await) };
+            either(begins, self.stops.after(ticket)).await;
             match tenure {
                 // It stops.
                 None => {}
                 Some(None) => return,
-                Some(Some(number)) => self.serve(number).await,
+                Some(Some(number)) => self.serve(seat, number).await,
             }
         }
     }
     /// Serves clients until a tenure ends.
-    async fn serve(&self, number: u64) {
+    async fn serve(&self, seat: &Seat, number: u64) {
         let ticket = self.stops.ticket();
         // Without sessions nobody is served. The next look shows whether this brick still leads.
-        let Ok(known) = self.groups().begin_sessions().await else {
+        let Ok(known) = self.groups.begin_sessions(seat.group).await else {
             return self.runtime.clock.sleep(AGAIN_NS).await;
         };
         let Ok(credentials) = self.credentials().await else { return self.runtime.clock.sleep(AGAIN_NS).await };
-        let Ok(listener) = self.runtime.net.listen(&self.address) else {
-            return self.runtime.clock.sleep(AGAIN_NS).await;
+        let begun = {
+            let mut door = self.door.lock();
+            self.opened(&mut door, credentials).map(|door| {
+                Server::behind(&door, seat.group, seat.served.clone(), &known)
+            })
         };
-        let server = Server::start(&self.runtime, listener, credentials, self.served.clone(), &known);
+        let Ok(server) = begun else { return self.runtime.clock.sleep(AGAIN_NS).await };
         self.keeper.iter().for_each(|keeper| keeper.serves(&server));
-        *self.server.lock() = Some(server.clone());
+        *seat.server.lock() = Some(server.clone());
         if !self.is_stopping.load(Ordering::Acquire) {
-            either(self.groups().tenure_ends(number), self.stops.after(ticket)).await;
+            either(self.groups.tenure_ends(seat.group, number), self.stops.after(ticket)).await;
         }
+        // Before requests that are under way end: who comes now is to look elsewhere at once.
+        server.leave();
+        self.close_unused();
         server.stop().await;
-        *self.server.lock() = None;
+        *seat.server.lock() = None;
+    }
+    /// The door, opened if it is not.
+    fn opened(&self, door: &mut Option<Arc<Door<Served>>>, credentials: Option<Credentials>) -> Result<Arc<Door<Served>>> {
+        match door {
+            Some(door) => {
+                credentials.into_iter().for_each(|credentials| door.renew(credentials));
+                Ok(door.clone())
+            }
+            None => {
+                let listener = self.runtime.net.listen(&self.address)?;
+                Ok(door.insert(Door::open(&self.runtime, listener, credentials)).clone())
+            }
+        }
+    }
+    /// Closes the door if nobody is behind it.
+    fn close_unused(&self) {
+        let mut door = self.door.lock();
+        if let Some(unused) = door.take_if(|door| !door.is_used()) {
+            unused.close();
+        }
     }
 }

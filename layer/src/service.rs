@@ -3,26 +3,33 @@
 
 use crate::rights::{Entry, Gate, Recognised};
 use crate::{Call, Stack};
-use base::{Error, FileLock, Holder, Ino, Kind, Name, Op, Result, SessionId, Volume};
-use group::{Answer, Context, Groups, Kept, Position};
+use base::{Error, FileLock, GroupId, Holder, Ino, Kind, Name, Op, Result, SessionId, Volume};
+use group::{Answer, Context, Groups, Kept, Position, Scope};
 use runtime::net::ListenerId;
 use runtime::{Buf, Runtime, tasks};
 use std::sync::Arc;
-use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused, VERSIONS};
+use wire::codec::hello::{
+    Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused, SEVERAL_GROUPS, VERSIONS,
+};
 use wire::codec::lock::Freed;
 use wire::codec::session::{Changed, Held};
 use wire::server::{Admission, Admitted, LEASE_NS, Server, Service};
 use wire::tls::Credentials;
 
 /// Gives the stack of a volume.
-type StackOf = Box<dyn Fn(&base::Volume) -> Arc<Stack> + Send + Sync>;
+type StackOf = Arc<dyn Fn(&base::Volume) -> Arc<Stack> + Send + Sync>;
 
 /// Most opens of an inode, and most answers that named it, that a client may tell of: no kernel has as many.
 const HELD_MAX: u64 = u32::MAX as u64;
 
-/// Groups that are served.
+/// The group that has the catalogue of volumes.
+pub(crate) const CATALOGUE: GroupId = GroupId(0);
+
+/// Groups that are served: all that a brick has alone, or one of those that several bricks have.
+#[derive(Clone)]
 pub struct Served {
     groups: Arc<Groups>,
+    scope: Scope,
     who: Box<str>,
     cluster: [u8; 16],
     stack_of: StackOf,
@@ -38,11 +45,16 @@ impl Served {
         cluster: [u8; 16],
         stack_of: impl Fn(&base::Volume) -> Arc<Stack> + Send + Sync + 'static,
     ) -> Served {
-        Served { groups, who: who.into(), cluster, stack_of: Box::new(stack_of), gate: None }
+        let scope = groups.scope_of(CATALOGUE);
+        Served { groups, scope, who: who.into(), cluster, stack_of: Arc::new(stack_of), gate: None }
     }
     /// The same for clients of other machines, which come with certificates.
     pub fn behind(self, gate: Arc<dyn Gate>) -> Served {
         Served { gate: Some(gate), ..self }
+    }
+    /// The same for one of the groups that several bricks have.
+    pub(crate) fn of(&self, group: GroupId) -> Served {
+        Served { scope: self.groups.scope_of(group), ..self.clone() }
     }
     /// Serves whoever connects. `known`: sessions from before the start, which have not told what they have open.
     ///
@@ -62,7 +74,7 @@ impl Served {
     }
     /// Refuses a session of another client.
     fn check_holder(&self, session: SessionId, client: &Name) -> Result<(), Refused> {
-        let known = self.groups.network_sessions();
+        let known = self.groups.network_sessions(self.scope);
         match known.iter().find(|known| known.session == session) {
             Some(known) if known.holder.client != *client => {
                 Err(refused(Reason::Rights, "the session is another client's: mount the volume again"))
@@ -72,10 +84,27 @@ impl Served {
     }
     /// The volume of a session: the one that it asks for, and afterwards the same, whatever its name is by then.
     async fn volume_of(&self, session: SessionId, name: &Name) -> Result<Volume> {
-        let known = self.groups.network_sessions().into_iter().find(|known| known.session == session);
+        let known = self.groups.network_sessions(self.scope).into_iter().find(|known| known.session == session);
         let Some(known) = known else { return self.groups.volume(name).await };
         let found = self.groups.volumes().await?.into_iter().find(|volume| volume.id == known.holder.volume);
         found.ok_or_else(|| Error::new(Kind::NotFound, "the volume was deleted: unmount it"))
+    }
+    /// True while nobody else can lead what is served here.
+    fn leads(&self) -> bool {
+        match self.scope {
+            Scope::All => true,
+            Scope::One(group) => self.groups.leads(group),
+        }
+    }
+    /// The refusal of a client for what is wrong with its volume. Who does not lead the catalogue learns of volumes a moment later: then its
+    /// client comes again.
+    fn no_volume(&self, error: &Error) -> Refused {
+        let may_come = self.scope != self.groups.scope_of(CATALOGUE);
+        told(if may_come { Reason::Busy } else { Reason::Volume }, error)
+    }
+    /// Number of the groups with which a client needs a session each.
+    fn sessions_needed(&self) -> u32 {
+        if self.groups.is_replicated() { self.groups.numbers().count() as u32 } else { 1 }
     }
 }
 
@@ -119,12 +148,17 @@ impl Service for Served {
             return Err(refused(Reason::Cluster, "the client has joined another cluster than this server's"));
         }
         let Some(name) = &hello.volume else { return Err(refused(Reason::Volume, "a client asks for a volume")) };
+        let groups = self.sessions_needed();
+        if groups > 1 && hello.features & SEVERAL_GROUPS == 0 {
+            let text = "this volume has several servers, which the client is too old to know: upgrade the client";
+            return Err(refused(Reason::Version, text));
+        }
         let volume = self.volume_of(session, name).await;
         // Who leads no more may not know which volumes there are.
-        if !self.groups.leads() {
+        if !self.leads() {
             return Err(refused(Reason::Busy, "another brick leads, or will"));
         }
-        let volume = volume.map_err(|error| told(Reason::Volume, &error))?;
+        let volume = volume.map_err(|error| self.no_volume(&error))?;
         let (read_only, squash_root) = match &rights {
             None => (hello.read_only, false),
             Some(rights) => {
@@ -136,14 +170,15 @@ impl Service for Served {
             }
         };
         self.check_holder(session, &client)?;
-        match self.groups.claim(volume.id, session, false) {
+        match self.groups.claim(self.scope, volume.id, session, false) {
             // It has just been mounted, or it is just being unmounted.
             None => return Err(refused(Reason::Busy, "a mount on the server itself does not share the volume yet")),
             Some(others) if others.is_empty() => {}
             Some(others) => return Ok(Admission::After(others)),
         }
         let holder = Holder { client, volume: volume.id, locks: false };
-        let begun = self.groups.admit_session(session, &holder).await.map_err(|error| told(Reason::Busy, &error))?;
+        let begun = self.groups.admit_session(self.scope, session, &holder).await;
+        let begun = begun.map_err(|error| told(Reason::Busy, &error))?;
         let stack = (self.stack_of)(&volume);
         let welcome = HelloOk {
             version,
@@ -157,6 +192,7 @@ impl Service for Served {
             read_only,
             squash_root,
             caches: Caches { caching: Caching::Alone, number: 0 },
+            groups,
         };
         let flow = Some(Arc::new(stack.flow().sibling()));
         Ok(Admission::In(Admitted { welcome, flow, volume: Entry { stack, read_only, squash_root } }))
@@ -169,31 +205,31 @@ impl Service for Served {
     }
     async fn turn_away(&self, session: SessionId) {
         // What is not noted now is noted when the session has been silent for long.
-        drop(self.groups.end_session(session).await);
+        drop(self.groups.end_session(self.scope, session).await);
     }
     fn may_ask(&self, session: SessionId) -> bool {
-        self.groups.may_ask(session)
+        self.groups.may_ask(self.scope, session)
     }
     fn sleeps(&self, session: SessionId) {
-        self.groups.sleeps(session);
+        self.groups.sleeps(self.scope, session);
     }
     fn shares(&self, session: SessionId) {
-        self.groups.shares(session);
+        self.groups.shares(self.scope, session);
     }
     fn left_alone(&self) -> Vec<SessionId> {
-        self.groups.left_alone()
+        self.groups.left_alone(self.scope)
     }
     fn leave_alone(&self, session: SessionId) -> bool {
-        self.groups.leave_alone(session)
+        self.groups.leave_alone(self.scope, session)
     }
     async fn freed(&self) -> Vec<(SessionId, Freed)> {
-        self.groups.freed_locks().await
+        self.groups.freed_locks(self.scope).await
     }
     fn wanted(&self) -> Vec<SessionId> {
-        self.groups.wanted_sessions().into_iter().collect()
+        self.groups.wanted_sessions(self.scope).into_iter().collect()
     }
     fn reclaim_locks(&self, session: SessionId, locks: &[FileLock]) -> Vec<FileLock> {
-        self.groups.reclaim_locks(session, locks)
+        self.groups.reclaim_locks(self.scope, session, locks)
     }
     async fn call(&self, entry: &Entry, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         entry.call(context, Call { op, data }).await
@@ -210,7 +246,7 @@ impl Service for Served {
         }
         let kept = |held: &Held| Kept { ino: held.ino, opens: held.opens, told: held.known };
         let kept: Vec<_> = held.iter().map(kept).collect();
-        self.groups.reclaim(session, &kept, is_first, is_last).await?;
+        self.groups.reclaim(self.scope, session, &kept, (is_first, is_last)).await?;
         let is_lost = |changed: &&Changed| {
             let Changed { group, term, index, .. } = **changed;
             self.groups.is_lost(&Position { group, term, index, durable: false }, changed.start)
@@ -218,10 +254,10 @@ impl Service for Served {
         Ok(changed.iter().filter(is_lost).map(|changed| changed.ino).collect())
     }
     fn answered(&self, session: SessionId, done: u64) {
-        self.groups.answered(session, done);
+        self.groups.answered(self.scope, session, done);
     }
     async fn end(&self, session: SessionId) -> Result<()> {
-        self.groups.end_session(session).await
+        self.groups.end_session(self.scope, session).await
     }
 }
 

@@ -6,7 +6,7 @@ mod rig;
 
 use base::lock::{Family, FileLock, LockWish, Mode};
 use base::{At, Ino, Op, Reply, SessionId, Sync};
-use group::Groups;
+use group::{Groups, Scope};
 use histories::{Call, is_linearizable};
 use layer::{Caches, Caching, Served, Sharer, Stack};
 #[cfg(feature = "seeded-bugs")]
@@ -304,7 +304,7 @@ fn start_sharing_server(hosts: &Hosts, index: &ModelIndex, is_new: bool, mut rng
                 runtime.clock.sleep(rng.below(20_000) * MS).await;
                 let kernel = Kernel::new(local_mount(&groups, &server).await, rng.below(100) * MS).await;
                 kernel.live(&mut rng, &world).await;
-                groups.end_session(kernel.mount.session).await.expect("a healthy brick");
+                groups.end_session(Scope::All, kernel.mount.session).await.expect("a healthy brick");
             }
         });
     });

@@ -20,7 +20,7 @@ use crate::scrub;
 use base::limits::{BLOCK_BYTES, GROUPS_DEFAULT, SEGMENT_BYTES_DEFAULT};
 use base::{Error, Kind, Name, Op, Reply, Result, StatFs, VolumeId};
 use front::fuse::{Entries, MountOptions, OP_NAMES, Rings};
-use group::{Context, Groups, Replicas};
+use group::{Context, Groups, Replicas, Scope};
 use index_rocksdb::{RocksIndex, Salvaged};
 use layer::{Change, Stack};
 use runtime::budget::Figures;
@@ -415,7 +415,7 @@ impl Brick {
     }
     /// Refuses a volume that a client of another machine has mounted, with `next` as the next step.
     pub fn refuse_attached(&self, volume: &base::Volume, next: &'static str) -> Result<()> {
-        let sessions = self.groups.network_sessions();
+        let sessions = self.groups.network_sessions(Scope::All);
         match sessions.iter().find(|known| known.holder.volume == volume.id) {
             Some(known) => {
                 let client = String::from_utf8_lossy(known.holder.client.as_bytes());
@@ -431,7 +431,7 @@ impl Brick {
             self.refuse_attached(volume, next)?;
         }
         let (groups, reactors, id) = (self.groups.clone(), self.reactors()?, volume.id);
-        on_core(&reactors, move || async move { groups.end_sessions(id).await })?;
+        on_core(&reactors, move || async move { groups.end_sessions(Scope::All, id).await })?;
         self.call(Op::VolumeDelete { name: volume.name.clone() })?;
         self.stacks.lock().expect("no panic while held").remove(&volume.id);
         self.call(Op::SyncAll).map(drop)

@@ -22,8 +22,6 @@ pub struct CacheLease {
     lease_end_ns: u64,
     /// Numbers and times of the pulses that were sent last.
     pulses: VecDeque<(u64, u64)>,
-    /// Number of mounts that follow.
-    pub followers: usize,
 }
 
 impl Default for CacheLease {
@@ -36,7 +34,6 @@ impl Default for CacheLease {
             is_awaited: false,
             lease_end_ns: 0,
             pulses: VecDeque::new(),
-            followers: 0,
         }
     }
 }
@@ -100,9 +97,9 @@ impl CacheLease {
         self.is_awaited &= !confirms;
         confirms
     }
-    /// True if a mount that has applied these caches has something to do.
-    pub fn has_news(&self, applied: Option<Caches>) -> bool {
-        self.is_awaited || applied != Some(self.caches)
+    /// True if the server waits to hear that the kernel has let go of what it may no longer cache.
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited
     }
 }
 
@@ -146,20 +143,17 @@ mod tests {
         told.is_welcomed(7, alone(1), (0, LEASE_NS));
         let before = told.changes();
         assert_eq!(told.valid_s(before, 0), 10);
-        assert!(told.has_news(None) && !told.has_news(Some(alone(1))));
+        assert!(!told.is_awaited());
         told.hear(7, shared(2), true);
         told.hear(7, alone(1), false);
-        assert!(told.has_news(Some(alone(1))) && told.valid_s(told.changes(), 0) == 0, "the later one counts");
+        assert!(told.is_awaited() && told.valid_s(told.changes(), 0) == 0, "the later one counts");
         told.hear(7, alone(3), false);
         assert_eq!(told.valid_s(before, 0), 0, "it was asked for before others came and went");
         told.hear(7, shared(4), true);
         assert!(!told.confirms(alone(1)), "not what is awaited");
         assert!(told.confirms(shared(4)) && !told.confirms(shared(4)), "once");
         told.is_welcomed(7, shared(4), (0, LEASE_NS));
-        assert!(
-            told.has_news(Some(shared(4))) && told.confirms(shared(4)),
-            "over another connection it is awaited again"
-        );
+        assert!(told.is_awaited() && told.confirms(shared(4)), "over another connection it is awaited again");
         told.is_welcomed(8, alone(0), (0, LEASE_NS));
         assert_eq!(told.caches(), alone(0), "another start counts anew");
         told.hear(7, shared(9), true);

@@ -106,7 +106,9 @@ impl Groups {
 
     /// Frees forgotten inodes. Those that could not be freed stay in the list.
     async fn end_forgotten(&self) -> Result<()> {
-        let forgotten = std::mem::take(&mut *self.forgotten.lock());
+        let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
+        // Whoever leads a group frees what nobody uses there, when its clients have told what they have.
+        forgotten.retain(|(_, ino)| self.leads(ino.group()));
         self.end_unused(forgotten).await
     }
 

@@ -1,5 +1,6 @@
 //! Locks of files: which session has which, and who may have one since (rules P10, P11).
 
+use super::session::Scope;
 use crate::{Answer, Groups};
 use base::lock::{FileLock, LockWish};
 use base::{Outcome, Reply, Result, SessionId};
@@ -24,6 +25,14 @@ impl Default for FileLocks {
     }
 }
 
+impl FileLocks {
+    /// Forgets all locks of all sessions.
+    pub fn forget_all(&self) {
+        *self.locks.lock() = Locks::default();
+        self.freed.lock().clear();
+    }
+}
+
 impl Groups {
     /// Performs a session's wish for a lock. After a start, the caller has waited until all have told which they have (`may_ask`).
     pub(crate) fn lock(&self, context: &Context, lock: FileLock, wish: LockWish) -> Result<Answer> {
@@ -36,14 +45,14 @@ impl Groups {
             let reply = Reply::InTheWay(obstacle.map(|held| Box::new(seen(held))));
             Ok(Answer { reply, data: None, position: None })
         };
-        let group = self.state(lock.ino.group());
+        let (group, scope) = (self.state(lock.ino.group()), self.scope_of(lock.ino.group()));
         if group.state.lock().result(session, context.request)?.is_some() {
             return answer(None);
         }
         let wanted = Owned { session, lock };
         let now_ns = self.store().runtime.clock.now_ns();
         let (obstacle, freed) = {
-            let mut locks = self.locks.locks.lock();
+            let mut locks = self.clients(scope).locks.locks.lock();
             match wish {
                 LockWish::Test => (locks.test(volume, &wanted), Vec::new()),
                 LockWish::Take => locks.take(volume, wanted, false, now_ns)?,
@@ -52,7 +61,7 @@ impl Groups {
                 LockWish::Release => (None, locks.release(volume, &wanted)),
             }
         };
-        self.tell_freed(freed);
+        self.tell_freed(scope, freed);
         if obstacle.is_none() && wish != LockWish::Test {
             // What was not taken may be asked for again, and is decided anew.
             group.state.lock().keep_in_memory(context, Outcome::Done);
@@ -60,27 +69,23 @@ impl Groups {
         answer(obstacle)
     }
     /// Gives a session the locks back that it had before a start. Those that somebody else has by now.
-    pub fn reclaim_locks(&self, session: SessionId, locks: &[FileLock]) -> Vec<FileLock> {
-        let Some(volume) = self.volume_of_session(session) else { return locks.to_vec() };
-        let mut held = self.locks.locks.lock();
+    pub fn reclaim_locks(&self, scope: Scope, session: SessionId, locks: &[FileLock]) -> Vec<FileLock> {
+        let Some(volume) = self.volume_of_session(scope, session) else { return locks.to_vec() };
+        let mut held = self.clients(scope).locks.locks.lock();
         locks.iter().filter(|lock| !held.reclaim(volume, Owned { session, lock: **lock })).copied().collect()
     }
-    /// Forgets all locks of all sessions.
-    pub(crate) fn forget_locks(&self) {
-        *self.locks.locks.lock() = Locks::default();
-        self.locks.freed.lock().clear();
-    }
     /// Forgets all locks of a session.
-    pub(crate) fn end_locks(&self, session: SessionId) {
-        let freed = self.locks.locks.lock().end(session);
-        self.tell_freed(freed);
+    pub(crate) fn end_locks(&self, scope: Scope, session: SessionId) {
+        let freed = self.clients(scope).locks.locks.lock().end(session);
+        self.tell_freed(scope, freed);
     }
-    fn tell_freed(&self, freed: Vec<Owned>) {
+    fn tell_freed(&self, scope: Scope, freed: Vec<Owned>) {
         if freed.is_empty() {
             return;
         }
+        let clients = self.clients(scope);
         let (here, there): (Vec<_>, Vec<_>) = {
-            let sessions = self.sessions.lock();
+            let sessions = clients.sessions.lock();
             freed
                 .into_iter()
                 .map(|owned| (owned, sessions.local(owned.session)))
@@ -90,24 +95,25 @@ impl Groups {
             local.iter().for_each(|(_, share)| share.lock_is_free(lock.ino, lock.owner));
         }
         if !there.is_empty() {
-            self.locks.freed.lock().extend(there.into_iter().map(|(owned, _)| owned));
-            self.locks.came.notify();
+            clients.locks.freed.lock().extend(there.into_iter().map(|(owned, _)| owned));
+            clients.locks.came.notify();
         }
     }
     /// Waits for locks that can be had, each with the client's session that waits for it. One task of the process asks.
-    pub async fn freed_locks(&self) -> Vec<(SessionId, Freed)> {
+    pub async fn freed_locks(&self, scope: Scope) -> Vec<(SessionId, Freed)> {
+        let locks = &self.clients(scope).locks;
         loop {
-            let ticket = self.locks.came.ticket();
-            let freed = std::mem::take(&mut *self.locks.freed.lock());
+            let ticket = locks.came.ticket();
+            let freed = std::mem::take(&mut *locks.freed.lock());
             if !freed.is_empty() {
                 let news = |Owned { session, lock }| (session, Freed { ino: lock.ino, owner: lock.owner });
                 return freed.into_iter().map(news).collect();
             }
-            self.locks.came.after(ticket).await;
+            locks.came.after(ticket).await;
         }
     }
     /// The sessions whose locks somebody has wanted since the last call.
-    pub fn wanted_sessions(&self) -> BTreeSet<SessionId> {
-        self.locks.locks.lock().wanted_sessions()
+    pub fn wanted_sessions(&self, scope: Scope) -> BTreeSet<SessionId> {
+        self.clients(scope).locks.locks.lock().wanted_sessions()
     }
 }

@@ -25,6 +25,7 @@ use base::{
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
+use session::Scope;
 use several::lacks;
 use std::sync::atomic::Ordering;
 use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
@@ -201,7 +202,7 @@ impl Groups {
                 ordered => ordered?,
             };
             (awaited, position) = (receipt.awaited, Some(receipt.position(trial.sync)));
-            let session = if self.was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
+            let session = if self.clients_of(deciding).was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
             tell_changed((volume, session), &mut held, &mut decision);
         }
         if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
@@ -240,7 +241,10 @@ impl Groups {
     /// common take no room for it.
     pub(crate) async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
         // Where the first delivery was ordered is not remembered.
-        self.all_committed(sync_of(op), Some(&context.span)).await?;
+        match self.replication.is_some() {
+            true => Box::pin(self.scope_committed(Scope::One(deciding_group(op)))).await?,
+            false => self.all_committed(sync_of(op), Some(&context.span)).await?,
+        }
         let reply = match outcome {
             Outcome::Done => Reply::Done,
             Outcome::Wrote { offset, length } => Reply::Wrote { offset, length },

@@ -1,18 +1,46 @@
 //! Sessions: who has inodes open, knows inodes, and may deliver a request again (rules R1, R2). The session of a mount of this
 //! machine ends with the process; that of a client on another machine goes on after a start, once the client has told what it
-//! has open (rules P9 to P11).
+//! has open (rules P9 to P11). What is known of clients is known by scope: the leader of one group knows nothing of what they do with another.
 
-use crate::Groups;
+use super::file_locks::FileLocks;
+use crate::{Group, Groups};
 use crate::order::held::{GroupSet, Held};
-use base::{Edit, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
+use base::{Edit, GroupId, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
 use names::Part;
+use runtime::Lock;
 use runtime::seeded::{Bug, active};
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use store::format::superblock::NETWORK_SESSIONS;
 use wire::Share;
 use wire::codec::hello::Caching;
+
+/// The groups that a server serves, each client with one session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// All groups of a brick that has them alone.
+    All,
+    /// One of the groups that several bricks have: each is led by one of them, perhaps another one than the next group.
+    One(GroupId),
+}
+
+/// What is known of the clients of a scope.
+pub(crate) struct Clients {
+    /// The sessions that are served.
+    pub sessions: Lock<Sessions>,
+    /// True once two clients have had a volume at once.
+    pub was_shared: AtomicBool,
+    pub locks: FileLocks,
+}
+
+impl Default for Clients {
+    fn default() -> Clients {
+        let (was_shared, locks) = (AtomicBool::new(false), FileLocks::default());
+        Clients { sessions: Lock::new("sessions", Sessions::default()), was_shared, locks }
+    }
+}
 
 /// The sessions that are served.
 #[derive(Default)]
@@ -103,20 +131,48 @@ impl Sessions {
 }
 
 impl Groups {
+    /// What is known of the clients of a scope.
+    pub(crate) fn clients(&self, scope: Scope) -> &Clients {
+        match scope {
+            Scope::All => &self.clients[0],
+            Scope::One(group) => self.clients_of(group),
+        }
+    }
+    /// What is known of those who use a group that is hosted.
+    pub(crate) fn clients_of(&self, group: GroupId) -> &Clients {
+        // A brick that has its groups alone knows its clients once for all of them.
+        let at = if self.clients.len() == 1 { 0 } else { self.position(group) };
+        &self.clients[at]
+    }
+    /// The groups of a scope.
+    pub(crate) fn scoped(&self, scope: Scope) -> &[Group] {
+        match scope {
+            Scope::All => self.states(),
+            Scope::One(group) => from_ref(self.state(group)),
+        }
+    }
+
     /// Reserves a volume for a session until it is ended. A session that is not alone there shares the volume: then this returns the other
     /// ones whose kernels may still cache all of it (rule R2), and the session has the volume once there are none. Mounts of this machine
     /// among those are told to let go; the caller tells clients. Mounts of this machine know of each other. None if a mount of this machine
     /// is in the way that follows nothing.
-    pub fn claim(&self, volume: VolumeId, session: SessionId, is_local: bool) -> Option<Vec<SessionId>> {
+    pub fn claim(
+        &self,
+        scope: Scope,
+        volume: VolumeId,
+        session: SessionId,
+        is_local: bool,
+    ) -> Option<Vec<SessionId>> {
         assert!(session != SessionId(0), "zero means no session");
-        let mut sessions = self.sessions.lock();
+        let clients = self.clients(scope);
+        let mut sessions = clients.sessions.lock();
         let others = || sessions.served.iter().filter(|(id, served)| **id != session && served.volume == volume);
         let bars = |other: &Served| !other.shares && other.share.as_ref().is_some_and(|share| !share.is_followed());
         if !is_local && others().any(|(_, other)| bars(other)) {
             return None;
         }
         if others().any(|(_, other)| !is_local || !other.is_local()) {
-            self.was_shared.store(true, Ordering::Release);
+            clients.was_shared.store(true, Ordering::Release);
         }
         let caches = |(id, served): (SessionId, &Served)| (!served.shares || !served.has_told).then_some(id);
         let concerns = |(_, other): &(SessionId, &Served)| !is_local || !other.is_local();
@@ -139,27 +195,27 @@ impl Groups {
         Some(in_the_way)
     }
     /// Notes that a session's kernel caches nothing that another session may change.
-    pub fn shares(&self, session: SessionId) {
-        if let Some(served) = self.sessions.lock().served.get_mut(&session) {
+    pub fn shares(&self, scope: Scope, session: SessionId) {
+        if let Some(served) = self.clients(scope).sessions.lock().served.get_mut(&session) {
             served.shares = true;
         }
     }
     /// Notes that a session's client is silent: its kernel caches nothing any more, and others need not share with it until it comes back
     /// (`claim`).
-    pub fn sleeps(&self, session: SessionId) {
-        if let Some(served) = self.sessions.lock().served.get_mut(&session) {
+    pub fn sleeps(&self, scope: Scope, session: SessionId) {
+        if let Some(served) = self.clients(scope).sessions.lock().served.get_mut(&session) {
             (served.is_asleep, served.shares) = (true, true);
         }
     }
     /// True if no other session's kernel caches what this one may change. After a start it is not known what those of before cache.
-    pub fn may_ask(&self, session: SessionId) -> bool {
-        let sessions = self.sessions.lock();
+    pub fn may_ask(&self, scope: Scope, session: SessionId) -> bool {
+        let sessions = self.clients(scope).sessions.lock();
         let Some(volume) = sessions.served.get(&session).map(|served| served.volume) else { return true };
         sessions.company(volume, session).all(|(_, served)| served.shares)
     }
     /// The clients' sessions that share, and have company no more. Mounts of this machine are told here that they may cache all again.
-    pub fn left_alone(&self) -> Vec<SessionId> {
-        let mut sessions = self.sessions.lock();
+    pub fn left_alone(&self, scope: Scope) -> Vec<SessionId> {
+        let mut sessions = self.clients(scope).sessions.lock();
         let sharing =
             sessions.served.iter().filter(|(_, served)| served.shares && !served.is_asleep).map(|(id, _)| *id);
         let alone: Vec<_> = sharing.filter(|id| !sessions.has_company(*id)).collect();
@@ -172,22 +228,22 @@ impl Groups {
         alone.into_iter().filter(|id| is_remote(id)).collect()
     }
     /// Notes that a session's kernel may cache all again. False, and nothing is noted, if it has company.
-    pub fn leave_alone(&self, session: SessionId) -> bool {
-        let mut sessions = self.sessions.lock();
+    pub fn leave_alone(&self, scope: Scope, session: SessionId) -> bool {
+        let mut sessions = self.clients(scope).sessions.lock();
         let has_company = sessions.has_company(session);
         if let Some(served) = sessions.served.get_mut(&session).filter(|_| !has_company) {
             served.shares = false;
         }
         !has_company
     }
-    pub(crate) fn volume_of_session(&self, session: SessionId) -> Option<VolumeId> {
-        self.sessions.lock().served.get(&session).map(|served| served.volume)
+    pub(crate) fn volume_of_session(&self, scope: Scope, session: SessionId) -> Option<VolumeId> {
+        self.clients(scope).sessions.lock().served.get(&session).map(|served| served.volume)
     }
     /// Begins the session of a mount of this machine. Ends the one that the volume's mount had before. Errors: those of a change.
     /// The new session has begun all the same, and open files of the former one are freed at the next start.
     pub async fn begin_session(&self, volume: VolumeId, session: SessionId) -> Result<()> {
         let former: Vec<_> = {
-            let mut sessions = self.sessions.lock();
+            let mut sessions = self.clients(Scope::All).sessions.lock();
             let is_former =
                 |(id, served): (&SessionId, &Served)| (served.is_local() && served.volume == volume).then_some(*id);
             let former = sessions.served.iter().filter_map(is_former).collect();
@@ -200,8 +256,8 @@ impl Groups {
             let outcome = match former == session {
                 // It was claimed for this.
                 true if !has_begun() => Ok(()),
-                true => self.forget_all_of(former, volume).await,
-                false => self.end_session(former).await,
+                true => self.forget_all_of(Scope::All, former, volume).await,
+                false => self.end_session(Scope::All, former).await,
             };
             ended = ended.and(outcome);
         }
@@ -210,17 +266,17 @@ impl Groups {
 
     /// Admits the session of a client on another machine, which has claimed its volume, or one of before a start again. When this
     /// returns, the session is durable: it outlives the process. Errors: those of a change, and of `store::feature::require`.
-    pub async fn admit_session(&self, session: SessionId, holder: &Holder) -> Result<Begun> {
+    pub async fn admit_session(&self, scope: Scope, session: SessionId, holder: &Holder) -> Result<Begun> {
         store::feature::require(self.store(), NETWORK_SESSIONS).await?;
         let start = {
-            let mut sessions = self.sessions.lock();
+            let mut sessions = self.clients(scope).sessions.lock();
             if sessions.start == 0 {
                 sessions.start = self.store().runtime.random.next_u64() | 1;
             }
             sessions.start
         };
         let mut now = self.term();
-        for group in self.states() {
+        for group in self.scoped(scope) {
             let (term, edits) = {
                 let state = group.state.lock();
                 let is_known = state.sessions.get(&session).is_some_and(|known| known.holder.as_ref() == Some(holder));
@@ -237,25 +293,31 @@ impl Groups {
             assert!(self.is_replicated() || term == now, "all groups that a brick has alone have one term");
             now = term;
         }
-        self.all_committed(base::Sync::All, None).await?;
+        self.scope_committed(scope).await?;
         let volume = holder.volume;
-        self.sessions.lock().served.entry(session).or_insert_with(|| Served::remote(volume, true)).is_in = true;
+        self.clients(scope).sessions.lock().served.entry(session).or_insert_with(|| Served::remote(volume, true)).is_in = true;
         Ok(Begun { term: now, start })
     }
 
     /// Takes in a part of what the client of a session from before the start has open and knows; the first part takes the place of
     /// whatever parts were told before. Inodes that are gone are left out: those that a crash took. A session that has told all
     /// tells nothing more. Errors: `Fenced` if the session is not known; those of a change.
-    pub async fn reclaim(&self, session: SessionId, kept: &[Kept], is_first: bool, is_last: bool) -> Result<()> {
-        let volume = match self.sessions.lock().served.get(&session) {
+    pub async fn reclaim(
+        &self,
+        scope: Scope,
+        session: SessionId,
+        kept: &[Kept],
+        (is_first, is_last): (bool, bool),
+    ) -> Result<()> {
+        let volume = match self.clients(scope).sessions.lock().served.get(&session) {
             Some(served) if served.has_told => return Ok(()),
             Some(served) => served.volume,
             None => return Err(base::Error::new(Kind::Fenced, "the session is over")),
         };
         if is_first {
-            self.states().iter().for_each(|group| group.state.lock().known.end(session));
+            self.scoped(scope).iter().for_each(|group| group.state.lock().known.end(session));
         }
-        for kept in kept.iter().filter(|kept| self.hosts(kept.ino.group())) {
+        for kept in kept.iter().filter(|kept| self.is_in(scope, kept.ino)) {
             let wanted = vec![crate::state::load::Wanted::Inode(kept.ino)];
             loop {
                 let seen = {
@@ -277,37 +339,37 @@ impl Groups {
         if !is_last {
             return Ok(());
         }
-        if let Some(served) = self.sessions.lock().served.get_mut(&session) {
+        if let Some(served) = self.clients(scope).sessions.lock().served.get_mut(&session) {
             served.has_told = true;
         }
-        self.settle_volume(volume).await
+        self.settle_volume(scope, volume).await
     }
 
     /// Ends a session: closes its open files, which frees those without a name, and forgets its results. The caller has made sure
     /// that no request of the session is under way. Errors: as `begin_session`.
-    pub async fn end_session(&self, session: SessionId) -> Result<()> {
+    pub async fn end_session(&self, scope: Scope, session: SessionId) -> Result<()> {
         if active(Bug::SessionsKept) {
             return Ok(());
         }
-        let Some(served) = self.sessions.lock().served.remove(&session) else { return Ok(()) };
+        let Some(served) = self.clients(scope).sessions.lock().served.remove(&session) else { return Ok(()) };
         served.share.iter().for_each(|share| share.end());
-        self.forget_all_of(session, served.volume).await
+        self.forget_all_of(scope, session, served.volume).await
     }
 
     /// Forgets what a session has open and knows, and its results.
-    async fn forget_all_of(&self, session: SessionId, volume: VolumeId) -> Result<()> {
-        self.states().iter().for_each(|group| group.state.lock().known.end(session));
-        self.end_locks(session);
-        self.settle_volume(volume).await?;
-        self.drop_sessions(|of, _| of == session).await
+    async fn forget_all_of(&self, scope: Scope, session: SessionId, volume: VolumeId) -> Result<()> {
+        self.scoped(scope).iter().for_each(|group| group.state.lock().known.end(session));
+        self.end_locks(scope, session);
+        self.settle_volume(scope, volume).await?;
+        self.drop_sessions(scope, |of, _| of == session).await
     }
 
     /// Ends all sessions of a volume. Errors: as `begin_session`.
-    pub async fn end_sessions(&self, volume: VolumeId) -> Result<()> {
+    pub async fn end_sessions(&self, scope: Scope, volume: VolumeId) -> Result<()> {
         let of_volume = |(session, served): (&SessionId, &Served)| (served.volume == volume).then_some(*session);
-        let ending: Vec<_> = self.sessions.lock().served.iter().filter_map(of_volume).collect();
+        let ending: Vec<_> = self.clients(scope).sessions.lock().served.iter().filter_map(of_volume).collect();
         for session in ending {
-            self.end_session(session).await?;
+            self.end_session(scope, session).await?;
         }
         Ok(())
     }
@@ -316,12 +378,12 @@ impl Groups {
     /// for their results. Errors: those of a change.
     pub async fn forget_sessions(&self) -> Result<()> {
         let is_over = |_, is_local| is_local && !active(Bug::SessionsKept);
-        self.drop_sessions(is_over).await
+        self.drop_sessions(Scope::All, is_over).await
     }
 
     /// Lets go of the results of a session's requests below `done`: its client has the answers.
-    pub fn answered(&self, session: SessionId, done: u64) {
-        for group in self.states() {
+    pub fn answered(&self, scope: Scope, session: SessionId, done: u64) {
+        for group in self.scoped(scope) {
             if let Some(known) = group.state.lock().sessions.get_mut(&session) {
                 known.close(done);
             }
@@ -329,13 +391,13 @@ impl Groups {
     }
 
     /// The sessions of clients on other machines.
-    pub fn network_sessions(&self) -> Vec<Known> {
-        let Some(group) = self.states().first() else { return Vec::new() };
+    pub fn network_sessions(&self, scope: Scope) -> Vec<Known> {
+        let Some(group) = self.scoped(scope).first() else { return Vec::new() };
         let state = group.state.lock();
         let holders = state.sessions.iter().filter_map(|(id, known)| Some((*id, known.holder.clone()?)));
         let holders: Vec<_> = holders.collect();
         drop(state);
-        let sessions = self.sessions.lock();
+        let sessions = self.clients(scope).sessions.lock();
         let known = |(session, holder)| {
             let has_told = sessions.served.get(&session).is_some_and(|served| served.has_told);
             Known { session, holder, has_told }
@@ -355,25 +417,34 @@ impl Groups {
         }
     }
 
-    /// Forgets what is known here of all sessions: none is served now. The results of what was in memory go along: a client tells what it
+    /// Forgets what is known here of all sessions of a scope: none is served now. The results of what was in memory go along: a client tells what it
     /// was answered, and delivers the rest again, which is to take effect then.
-    pub(crate) fn forget_sessions_here(&self) {
-        *self.sessions.lock() = Sessions::default();
-        for group in self.states() {
+    pub(crate) fn forget_sessions_here(&self, scope: Scope) {
+        *self.clients(scope).sessions.lock() = Sessions::default();
+        for group in self.scoped(scope) {
             let mut state = group.state.lock();
             state.known.end_all();
             state.sessions.values_mut().for_each(|session| session.forget_memory());
         }
-        self.forgotten.lock().clear();
-        self.forget_locks();
+        self.forgotten.lock().retain(|(_, ino)| !self.is_in(scope, *ino));
+        self.clients(scope).locks.forget_all();
+    }
+
+    /// True if an inode is of a scope's groups.
+    fn is_in(&self, scope: Scope, ino: Ino) -> bool {
+        match scope {
+            Scope::All => self.hosts(ino.group()),
+            Scope::One(group) => ino.group() == group,
+        }
     }
 
     /// Notes, at a start, the sessions of clients on other machines. Returns their volumes: until they have told what they have open,
     /// every inode there counts as open.
-    pub(crate) fn expect_sessions(&self) -> Vec<VolumeId> {
-        let known = if active(Bug::OrphansNotAwaited) { Vec::new() } else { self.network_sessions() };
-        let mut sessions = self.sessions.lock();
-        self.was_shared.store(known.len() > 1, Ordering::Release);
+    pub(crate) fn expect_sessions(&self, scope: Scope) -> Vec<VolumeId> {
+        let known = if active(Bug::OrphansNotAwaited) { Vec::new() } else { self.network_sessions(scope) };
+        let clients = self.clients(scope);
+        let mut sessions = clients.sessions.lock();
+        clients.was_shared.store(known.len() > 1, Ordering::Release);
         for Known { session, holder, .. } in &known {
             sessions.served.insert(*session, Served::remote(holder.volume, false));
         }
@@ -381,7 +452,7 @@ impl Groups {
         let mut volumes: Vec<_> = known.iter().map(|known| known.holder.volume).collect();
         volumes.sort_unstable();
         volumes.dedup();
-        for group in self.states() {
+        for group in self.scoped(scope) {
             let mut state = group.state.lock();
             volumes.iter().for_each(|volume| state.known.set_untold(*volume, true));
         }
@@ -389,20 +460,20 @@ impl Groups {
     }
 
     /// Frees what no session of the volume has open any more, once all of them have told.
-    async fn settle_volume(&self, volume: VolumeId) -> Result<()> {
+    async fn settle_volume(&self, scope: Scope, volume: VolumeId) -> Result<()> {
         let is_untold = |served: &Served| served.volume == volume && !served.has_told;
-        if self.sessions.lock().served.values().any(is_untold) {
+        if self.clients(scope).sessions.lock().served.values().any(is_untold) {
             return Ok(());
         }
-        for group in self.states() {
+        for group in self.scoped(scope) {
             group.state.lock().known.set_untold(volume, false);
         }
         // Inodes in `forgotten` are orphans too, and are freed here.
-        self.purge_orphans(vec![volume]).await
+        self.purge_orphans(scope, vec![volume]).await
     }
 
-    async fn drop_sessions(&self, is_over: impl Fn(SessionId, bool) -> bool) -> Result<()> {
-        for group in self.states() {
+    async fn drop_sessions(&self, scope: Scope, is_over: impl Fn(SessionId, bool) -> bool) -> Result<()> {
+        for group in self.scoped(scope) {
             let edits: Vec<_> = {
                 let state = group.state.lock();
                 let over = state.sessions.iter().filter(|(session, known)| is_over(**session, known.holder.is_none()));

@@ -4,7 +4,7 @@
 //! durable as the client asked for. Nothing else in this package gives a new record its index, or knows what an answer waits for.
 
 use crate::state::State;
-use crate::{Groups, Position};
+use crate::{Groups, Position, Scope};
 use base::{Index, Outcome, RequestId, Result, SessionId, Sync, VolumeId};
 use runtime::{Span, Stage};
 use store::format::record::Head;
@@ -65,6 +65,13 @@ impl Groups {
         }
         let log = &self.store().log;
         log.wait(log.last_batch(), sync, span).await
+    }
+    /// Waits as `all_committed` for what this brick has ordered in the groups of a scope; in groups with replicas, until it is committed.
+    pub(crate) async fn scope_committed(&self, scope: Scope) -> Result<()> {
+        match scope {
+            Scope::One(group) if self.replication.is_some() => self.group_replicated(self.state(group)).await,
+            _ => self.all_committed(Sync::All, None).await,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::replica::acks::Acknowledged;
 use crate::replica::kept::{Carried, Kept, shadow_of};
 use crate::replica::{Fate, elsewhere};
 use crate::state::State;
-use crate::{Answer, Groups, Position};
+use crate::{Answer, Group, Groups, Position};
 use base::{GroupId, Index, Op, ReplicaId, Result, Term};
 use order_raft::support::BrickId;
 use runtime::seeded::{Bug, active};
@@ -166,15 +166,20 @@ impl Groups {
     /// Waits until all that this brick has ordered in groups with replicas is committed. Errors: `Elsewhere`.
     pub(crate) async fn all_replicated(&self) -> Result<()> {
         for group in self.states() {
-            let last = {
-                let mut state = group.state.lock();
-                let applied = state.row.applied;
-                state.replica().serves().map(|term| (term, applied))
-            };
-            if let Ok(last) = last {
-                self.replicated(group.number, last).await?;
+            // What others lead they have ordered.
+            if group.state.lock().replica().serves().is_ok() {
+                self.group_replicated(group).await?;
             }
         }
         Ok(())
+    }
+    /// Waits until all that this brick has ordered in a group is committed. Errors: `Elsewhere`.
+    pub(crate) async fn group_replicated(&self, group: &Group) -> Result<()> {
+        let last = {
+            let mut state = group.state.lock();
+            let applied = state.row.applied;
+            (state.replica().serves()?, applied)
+        };
+        self.replicated(group.number, last).await.map(drop)
     }
 }

@@ -74,7 +74,8 @@ pub(crate) struct Replication {
 }
 
 impl Replication {
-    pub fn new(store: &Store, replicas: Replicas) -> Replication {
+    /// That of so many groups.
+    pub fn new(store: &Store, replicas: Replicas, groups: usize) -> Replication {
         let Replicas { me, members, ended } = replicas;
         let is_me = |member: &&Member| member.brick == me;
         let mine = *members.iter().find(is_me).expect("a brick with replicas is one of them");
@@ -93,7 +94,7 @@ impl Replication {
             applying_came: Event::new(),
             stuck: Lock::new("stuck", Vec::new()),
             stuck_came: Event::new(),
-            tenures: tenure::Tenures::default(),
+            tenures: tenure::Tenures::new(groups),
             healing: Healing::new(),
             across: Mail::new(),
             cuts: Lock::new("cuts", VecDeque::from([settle::Cut::first(store)])),

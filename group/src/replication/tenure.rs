@@ -1,12 +1,12 @@
-//! Tenures: the times in which this brick leads its groups, and serves clients. A tenure is to clients what a start of the process is
+//! Tenures: the times in which this brick leads a group, and serves clients of that. A tenure is to clients what a start of the process is
 //! where a brick has its groups alone: sessions go on, and until each has told what it has open, nothing is freed (rule P11).
 //!
 //! A tenure ends when another brick may lead, be it that nobody does: who has lost its lease can't answer, and clients look elsewhere
 //! (rule P4).
 
-use crate::Groups;
 use crate::led::{Led, Look};
 use crate::state::State;
+use crate::{Groups, Scope};
 use base::{GroupId, Result, SessionId, Term};
 use runtime::{Event, Lock};
 
@@ -15,11 +15,17 @@ const HAND_OVER_NS: u64 = 1_000_000_000;
 /// The pause between looks.
 const HAND_OVER_LOOK_NS: u64 = 2_000_000;
 
-/// The present tenure.
+/// The present tenures.
 pub(crate) struct Tenures {
+    /// By the groups' positions.
+    groups: Vec<Tenure>,
+    led: Lock<Led>,
+}
+
+/// The present tenure of a group.
+struct Tenure {
     now: Lock<Now>,
     changed: Event,
-    led: Lock<Led>,
 }
 
 #[derive(Default)]
@@ -29,17 +35,19 @@ struct Now {
     is_in: bool,
 }
 
-impl Default for Tenures {
-    fn default() -> Tenures {
-        Tenures {
-            now: Lock::new("tenure", Now::default()),
-            changed: Event::new(),
-            led: Lock::new("led", Led::default()),
-        }
+impl Tenures {
+    /// Those of so many groups.
+    pub fn new(groups: usize) -> Tenures {
+        let tenure = |_| Tenure { now: Lock::new("tenure", Now::default()), changed: Event::new() };
+        Tenures { groups: (0..groups).map(tenure).collect(), led: Lock::new("led", Led::default()) }
+    }
+    /// Wakes all who wait, so that they see that the groups close.
+    pub fn wake(&self) {
+        self.groups.iter().for_each(|tenure| tenure.changed.notify());
     }
 }
 
-impl Tenures {
+impl Tenure {
     /// The number of the present one.
     fn number(&self) -> Option<u64> {
         let now = self.now.lock();
@@ -56,10 +64,6 @@ impl Tenures {
         self.now.lock().is_in = false;
         self.changed.notify();
     }
-    /// Wakes all who wait, so that they see that the groups close.
-    pub fn wake(&self) {
-        self.changed.notify();
-    }
 }
 
 impl Groups {
@@ -67,44 +71,48 @@ impl Groups {
     pub fn is_replicated(&self) -> bool {
         self.replication.is_some()
     }
-    /// True if clients can be served: nobody else leads one of the groups.
-    pub fn leads(&self) -> bool {
-        !self.is_replicated() || self.states().iter().all(|group| self.serves(group.number))
+    /// True if clients of a group can be served: nobody else leads it.
+    pub fn leads(&self, group: GroupId) -> bool {
+        !self.is_replicated() || self.serves(group)
     }
-    /// Waits for a tenure. Its number; None if the groups close.
-    pub async fn next_tenure(&self) -> Option<u64> {
-        let tenures = &self.replication().tenures;
+    fn tenure(&self, group: GroupId) -> &Tenure {
+        &self.replication().tenures.groups[self.position(group)]
+    }
+    /// Waits for a tenure of a group. Its number; None if the groups close.
+    pub async fn next_tenure(&self, group: GroupId) -> Option<u64> {
+        let tenure = self.tenure(group);
         loop {
-            let ticket = tenures.changed.ticket();
+            let ticket = tenure.changed.ticket();
             if self.is_closing() {
                 return None;
             }
-            if let Some(number) = tenures.number() {
+            if let Some(number) = tenure.number() {
                 return Some(number);
             }
-            tenures.changed.after(ticket).await;
+            tenure.changed.after(ticket).await;
         }
     }
-    /// Waits for the end of a tenure, or until the groups close.
-    pub async fn tenure_ends(&self, number: u64) {
-        let tenures = &self.replication().tenures;
+    /// Waits for the end of a tenure of a group, or until the groups close.
+    pub async fn tenure_ends(&self, group: GroupId, number: u64) {
+        let tenure = self.tenure(group);
         loop {
-            let ticket = tenures.changed.ticket();
-            if self.is_closing() || tenures.number() != Some(number) {
+            let ticket = tenure.changed.ticket();
+            if self.is_closing() || tenure.number() != Some(number) {
                 return;
             }
-            tenures.changed.after(ticket).await;
+            tenure.changed.after(ticket).await;
         }
     }
-    /// Begins to serve clients in a tenure, after the last request of the one before has ended: what sessions have is not known, and what no
-    /// session may have is freed. The sessions that have not told. Errors: those of a change.
-    pub async fn begin_sessions(&self) -> Result<Vec<SessionId>> {
-        self.forget_sessions_here();
-        let untold = self.expect_sessions();
+    /// Begins to serve clients in a tenure of a group, after the last request of the one before has ended: what sessions have is not known, and
+    /// what no session may have is freed. The sessions that have not told. Errors: those of a change.
+    pub async fn begin_sessions(&self, group: GroupId) -> Result<Vec<SessionId>> {
+        let scope = Scope::One(group);
+        self.forget_sessions_here(scope);
+        let untold = self.expect_sessions(scope);
         let volumes = self.volumes().await?;
         let free = volumes.iter().map(|volume| volume.id).filter(|volume| !untold.contains(volume));
-        self.purge_orphans(free.collect()).await?;
-        Ok(self.network_sessions().iter().map(|known| known.session).collect())
+        self.purge_orphans(scope, free.collect()).await?;
+        Ok(self.network_sessions(scope).iter().map(|known| known.session).collect())
     }
 
     /// Hands the lead of all groups to other bricks, before this one ends. Returns once others lead, or after a second: then they find
@@ -135,12 +143,9 @@ impl Groups {
 
     /// The state has all that was committed in the terms before: the tenure begins, unless it is over already.
     pub(crate) fn begin_tenure(&self, number: GroupId, term: Term) {
-        let all = || self.states().iter().all(|group| group.state.lock().replica().serves.is_some());
-        // A brick that has several groups leads them at different times.
-        let others_serve = !self.is_across() || all();
         let mut state = self.state(number).state.lock();
-        if others_serve && state.replica().serves == Some(term) {
-            self.replication().tenures.begin();
+        if state.replica().serves == Some(term) {
+            self.tenure(number).begin();
         }
     }
     /// Ends the service of a group: what waits for a commit is told that this brick can't say.
@@ -149,16 +154,16 @@ impl Groups {
         // Those who lead from now on are told anew what clients have open.
         state.known.end_all();
         state.across.running.clear();
-        self.replication().tenures.end();
+        self.tenure(state.group).end();
         let group = self.state(state.group);
         [&group.committed, &group.ranges].into_iter().for_each(Event::notify);
     }
 
-    /// The brick that leads this one's groups, and what came before; None of a brick without replicas.
+    /// The brick that leads the first one of this one's groups, and what came before; None of a brick without replicas.
     pub fn led(&self) -> Option<Led> {
         Some(*self.replication.as_ref()?.tenures.led.lock())
     }
-    /// Looks who leads: of all groups, since one brick leads them all.
+    /// Looks who leads the first group.
     pub(super) fn look_who_leads(&self, now: u64) {
         let (replication, Some(group)) = (self.replication(), self.states().first()) else { return };
         let (lacks, term, leader) = {
@@ -170,7 +175,7 @@ impl Groups {
         let members = replication.others.iter().chain([&replication.me]);
         let found = members.copied().find(|member| Some(member.replica) == leader);
         let (serves, asked_ns) = match found {
-            Some(leader) if leader.brick == replication.me.brick => (replication.tenures.number().is_some(), None),
+            Some(leader) if leader.brick == replication.me.brick => (self.tenure(group.number).number().is_some(), None),
             Some(leader) => {
                 let is_there = self.reach(leader.brick).is_some_and(|reach| reach.is_connected);
                 (is_there && !lacks, replication.supports.lock().asked_ns(leader.brick, now))

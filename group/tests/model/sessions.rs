@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, Shape, name, pattern};
 use base::{GroupId, Holder, Kind, Op, SessionId};
-use group::Kept;
+use group::{Kept, Scope};
 use runtime::random::SplitMix;
 use runtime::sim::{Survival, World};
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub fn nothing_is_left_of_a_session_that_is_over() {
         next.done(Op::SyncAll).await.expect("a healthy brick syncs");
         next.checkpoint().await;
         assert_eq!(kept(&next), BTreeSet::from([other.session]));
-        next.groups.end_sessions(other.volume.id).await.expect("a healthy brick ends a session");
+        next.groups.end_sessions(Scope::All, other.volume.id).await.expect("a healthy brick ends a session");
         assert_eq!(other.attr(Op::GetAttr { ino: open_too }).await.err(), Some(Kind::Stale));
         drop((first, other));
         // What a process leaves goes when the next one begins.
@@ -77,7 +77,7 @@ pub fn clients_of_other_machines_keep_their_open_files_through_a_crash() {
         let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
         let second = rig.client(900, rig.volume.clone());
         for rig in [&rig, &second] {
-            rig.groups.admit_session(rig.session, &holder(rig)).await.expect("a healthy brick admits");
+            rig.groups.admit_session(Scope::All, rig.session, &holder(rig)).await.expect("a healthy brick admits");
         }
         let inodes = [rig.unlinked().await, rig.unlinked().await, second.unlinked().await];
         let once = rig.context_of(500);
@@ -96,7 +96,7 @@ pub fn clients_of_other_machines_keep_their_open_files_through_a_crash() {
         let (first, second) = (after.client(rig.session.0, rig.volume.clone()), after.client(900, rig.volume.clone()));
         // Their next requests have numbers behind those of before the crash.
         (0..600).for_each(|_| _ = (first.context(), second.context()));
-        let known = first.groups.network_sessions();
+        let known = first.groups.network_sessions(Scope::All);
         assert_eq!(known.len(), 2);
         assert!(known.iter().all(|known| !known.has_told && known.holder == holder(&rig)));
         let is_there = async |ino| first.attr(Op::GetAttr { ino }).await.is_ok();
@@ -105,22 +105,22 @@ pub fn clients_of_other_machines_keep_their_open_files_through_a_crash() {
         // Each part of what the first one has, twice: its connection broke in between.
         let mine = |ino| Kept { ino, opens: 1, told: 0 };
         for _ in 0..2 {
-            first.groups.reclaim(rig.session, &[mine(kept)], true, false).await.expect("known");
+            first.groups.reclaim(Scope::All, rig.session, &[mine(kept)], (true, false)).await.expect("known");
         }
         assert!(is_there(kept).await && is_there(left).await && is_there(of_second).await, "not all have told");
-        first.groups.reclaim(rig.session, &[], false, true).await.expect("known");
+        first.groups.reclaim(Scope::All, rig.session, &[], (false, true)).await.expect("known");
         assert!(is_there(left).await, "the second one may have it open");
         // A file that is removed now stays too.
         let file = first.create(rig.volume.root, "file").await.expect("a new file");
         first.done(Op::Unlink { parent: rig.volume.root, name: name("file") }).await.expect("it is there");
         first.done(Op::Release { ino: file }).await.expect("it is open");
         assert!(is_there(file).await);
-        second.groups.end_session(SessionId(900)).await.expect("a healthy brick ends a session");
+        second.groups.end_session(Scope::All, SessionId(900)).await.expect("a healthy brick ends a session");
         assert!(is_there(kept).await, "its client has told that it has it open");
         assert!(!is_there(left).await && !is_there(of_second).await && !is_there(file).await);
         first.done(Op::Release { ino: kept }).await.expect("it is open");
         assert!(!is_there(kept).await, "it was open once");
-        let over = second.groups.reclaim(SessionId(900), &[], true, true).await;
+        let over = second.groups.reclaim(Scope::All, SessionId(900), &[], (true, true)).await;
         assert_eq!(over.map_err(|error| error.kind), Err(Kind::Fenced));
         drop((first, second));
         after.close().await;
@@ -136,7 +136,7 @@ pub fn a_change_that_a_crash_took_is_told_as_lost() {
     let mut told = Vec::new();
     let (rig, begun) = world.block_on(async {
         let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
-        let begun = rig.groups.admit_session(rig.session, &holder(&rig)).await.expect("a healthy brick admits");
+        let begun = rig.groups.admit_session(Scope::All, rig.session, &holder(&rig)).await.expect("a healthy brick admits");
         let make = async |text: &str| {
             let op = Op::Create { parent: rig.volume.root, name: name(text), mode: 0o644, exclusive: true };
             rig.call(op, None).await.expect("a new file").position.expect("it was ordered")
@@ -157,7 +157,7 @@ pub fn a_change_that_a_crash_took_is_told_as_lost() {
             after.create(rig.volume.root, &number.to_string()).await.expect("a new file");
         }
         assert_eq!(lost(&after), [false, true, true], "their indices are those of other changes now");
-        let again = after.groups.admit_session(rig.session, &holder(&rig)).await.expect("a healthy brick admits");
+        let again = after.groups.admit_session(Scope::All, rig.session, &holder(&rig)).await.expect("a healthy brick admits");
         assert!(again.term > begun.term && again.start != begun.start);
         assert_eq!(lost(&after), [false, true, true]);
         assert!(after.groups.is_lost(&told[0], begun.start + 1), "another process has told it");

@@ -304,7 +304,7 @@ pub fn results_are_kept_until_the_client_has_them() {
         // Once the client has said what it has, that is neither kept nor done again.
         assert_eq!(create(SESSION_OPEN_MAX + 1, 900).await, Ok(()));
         assert_eq!((create(899, 0).await, create(900, 0).await), (Err(Kind::Fenced), Ok(())));
-        rig.groups.answered(rig.session, 1950);
+        rig.groups.answered(group::Scope::All, rig.session, 1950);
         assert_eq!((create(949, 0).await, create(950, 0).await), (Err(Kind::Fenced), Ok(())));
     });
 }

@@ -159,7 +159,7 @@ impl Bricks {
     }
     /// The brick that leads, if one is known to.
     pub fn leader(&self) -> Option<usize> {
-        (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.leads()))
+        (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.leads(GroupId(0))))
     }
     /// Waits until all bricks have applied the same records, and compares what they say.
     pub async fn agree(self: &Arc<Bricks>) {

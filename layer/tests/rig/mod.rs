@@ -2,7 +2,7 @@
 
 use base::limits::SEGMENT_BYTES_MIN;
 use base::{Ino, Limits, Name, Op, RequestId, SessionId, VolumeId};
-use group::{Answer, Context, Groups, Options};
+use group::{Answer, Context, Groups, Options, Scope};
 use layer::{Call, Served, Stack};
 use runtime::net::Address;
 use runtime::sim::Hosts;
@@ -63,7 +63,7 @@ pub fn start_server_and(
             let create = Op::VolumeCreate { name: name("main"), size_bytes: None };
             groups.call(&context, create, None).await.expect("a new volume");
         }
-        let known: Vec<_> = groups.network_sessions().iter().map(|known| known.session).collect();
+        let known: Vec<_> = groups.network_sessions(Scope::All).iter().map(|known| known.session).collect();
         let listener = runtime.net.listen(&address).expect("nobody listens there");
         let stacks = groups.clone();
         let stack_of = move |volume: &base::Volume| Arc::new(Stack::new(stacks.clone(), &[], &volume.limits));

@@ -6,6 +6,7 @@ use crate::cli::Transport;
 use crate::network::Listener;
 use base::{Error, Kind, Result, SessionId};
 use front::fuse::{Identity, MountOptions, Serving};
+use group::Scope;
 
 impl Brick {
     /// Refuses mounts here of a brick that others replicate: what such a mount is told could be void once another brick leads.
@@ -59,7 +60,7 @@ impl Brick {
     pub fn unmounted(&self, session: SessionId) {
         let groups = self.groups.clone();
         if let Ok(reactors) = self.reactors() {
-            drop(on_core(&reactors, move || async move { groups.end_session(session).await }));
+            drop(on_core(&reactors, move || async move { groups.end_session(Scope::All, session).await }));
         }
     }
 }

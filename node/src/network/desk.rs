@@ -6,7 +6,7 @@ use crate::admin::protocol::{Answer, Attached, Granted, Invited, Joined, Network
 use crate::assembly::{Brick, on_core};
 use base::{Error, Kind, Result, VolumeId};
 use control::{Address as Place, ClientName, Grant, Invitation, Rights, Role, Token, Wish};
-use group::Groups;
+use group::{Groups, Scope};
 use layer::Served;
 use runtime::real::Reactors;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl Desk {
 
 /// The sessions of clients.
 pub fn attached(groups: &Groups, server: &Server<Served>, volumes: &[base::Volume]) -> Vec<Attached> {
-    let told = groups.network_sessions().into_iter().map(|known| Attached {
+    let told = groups.network_sessions(Scope::All).into_iter().map(|known| Attached {
         client: String::from_utf8_lossy(known.holder.client.as_bytes()).into_owned(),
         volume: name_of(volumes, known.holder.volume),
         connected: server.is_connected(known.session),

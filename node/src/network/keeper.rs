@@ -5,7 +5,7 @@ use super::replicated::Replicated;
 use crate::cluster::Badge;
 use base::{Error, Holder, Kind, Name, Result, SessionId};
 use control::{Bearer, Certificate, Chain, Files, Grant, Held, Identity, Network, Secret};
-use group::Groups;
+use group::{Groups, Scope};
 use layer::{Gate, Recognised, Right, Served, Tenures};
 use runtime::Runtime;
 use std::sync::{Arc, Mutex, Weak};
@@ -33,7 +33,7 @@ pub struct Keeper {
 
 /// The sessions of clients of other machines whose holder `is_meant` picks.
 pub fn sessions_of(groups: &Groups, is_meant: impl Fn(&Holder) -> bool) -> Vec<SessionId> {
-    let meant = groups.network_sessions().into_iter().filter(|known| is_meant(&known.holder));
+    let meant = groups.network_sessions(Scope::All).into_iter().filter(|known| is_meant(&known.holder));
     meant.map(|known| known.session).collect()
 }
 

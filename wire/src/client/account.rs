@@ -3,6 +3,7 @@
 //! Promise: each core counts its own, without a cache line that others write; anybody may read. Absent by design: what is usual.
 
 use super::Client;
+use super::session::Session;
 use crate::codec::reply::Told;
 use base::{Op, Reply, Sync};
 use runtime::classes::{DEPTHS, SIZES, bytes_max, depth, depth_min, size};
@@ -93,7 +94,7 @@ pub struct Ways {
     pub round_trip_ns: u64,
     /// Segments that were sent again so far, by the client.
     pub retransmits: u64,
-    /// Nanoseconds without any connection so far, since the first one.
+    /// Nanoseconds without any connection to a server so far, since the first one: of the server that was away for longest.
     pub away_ns: u64,
     /// Alarms of the server's cores since its start, and the nanoseconds by which they were late: as late as a request is looked at.
     pub late: (u64, u64),
@@ -119,7 +120,7 @@ fn at_client(stage: Stage) -> Stage {
     if stage.is_of_both_ends() { Stage::Server } else { stage }
 }
 
-impl Client {
+impl Session {
     /// Books the time since a request was handed over, of which the answer came at `came`, as one of so many under way.
     pub(super) fn book(&self, span: &Span, told: Option<&Told>, of: (&Op, usize, usize), came: Stamp) {
         let (ledger, now) = (&self.runtime.ledger, self.runtime.stamp());
@@ -136,12 +137,11 @@ impl Client {
         };
         let ns = |lapse: Lapse| ledger.ns(lapse);
         let class = (Verb::of(op), sent_bytes.max(came_bytes), under_way);
-        self.accounts[self.runtime.tasks.core()].record(class, ns(wire), ns(server));
+        self.accounts()[self.runtime.tasks.core()].record(class, ns(wire), ns(server));
     }
-    /// The connections, and the requests so far.
-    pub fn ways(&self) -> Ways {
-        let (trips, late) = (self.trips(), self.server.lock().late);
-        let mut ways = Ways { trips, connections: 0, round_trip_ns: 0, retransmits: 0, away_ns: 0, late };
+    /// Adds the connections of the session to those of others. The round-trip times are summed.
+    fn add_to(&self, ways: &mut Ways) {
+        let before = ways.connections;
         for wire in &self.wires {
             let mut wire = wire.lock();
             let quality = wire.lane.as_ref().and_then(|lane| self.runtime.net.way(lane.connection).ok());
@@ -152,17 +152,27 @@ impl Client {
             }
             ways.retransmits += wire.quality.retransmits + wire.quality.last.retransmits;
         }
-        assert!(ways.connections <= self.wires.len(), "a core has one connection");
-        ways.round_trip_ns /= ways.connections.max(1) as u64;
+        assert!(ways.connections - before <= self.wires.len(), "a core has one connection");
         let server = self.server.lock();
         let since = server.reach.away_since_ns.map_or(0, |since_ns| self.runtime.clock.now_ns() - since_ns);
-        ways.away_ns = server.away_ns + since;
+        ways.away_ns = ways.away_ns.max(server.away_ns + since);
+        ways.late = (ways.late.0 + server.late.0, ways.late.1 + server.late.1);
+    }
+}
+
+impl Client {
+    /// The connections, and the requests so far.
+    pub fn ways(&self) -> Ways {
+        let trips = self.trips();
+        let mut ways = Ways { trips, connections: 0, round_trip_ns: 0, retransmits: 0, away_ns: 0, late: (0, 0) };
+        self.sessions().for_each(|session| session.add_to(&mut ways));
+        ways.round_trip_ns /= ways.connections.max(1) as u64;
         ways
     }
     fn trips(&self) -> Vec<Trips> {
         let mut all = Vec::new();
         for class in 0..Verb::ALL.len() * SIZES * DEPTHS {
-            let mut of_cores = self.accounts.iter().filter_map(|account| account.0[class].get()).peekable();
+            let mut of_cores = self.part.accounts.iter().filter_map(|account| account.0[class].get()).peekable();
             // Most classes never come, and a summary takes some KiB.
             if of_cores.peek().is_none() {
                 continue;

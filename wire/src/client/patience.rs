@@ -4,7 +4,7 @@
 //! Promises: that a kernel uses an inode no more reaches the server, however long that is away; requests that were given up keep the
 //! window's bound. Absent by design: a mount that waits for ever, which is the usual one.
 
-use super::Client;
+use super::session::Session;
 use crate::{Answer, Context};
 use base::{Error, Kind, Op, Reply, Result};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn away() -> Error {
     Error::new(Kind::Io, "the server is away for longer than this mount waits (soft)")
 }
 
-impl Client {
+impl Session {
     /// True if the server has been away for longer than the mount waits.
     fn has_lost_patience(&self) -> bool {
         let Some(soft_ns) = self.options.soft_ns else { return false };
@@ -26,7 +26,7 @@ impl Client {
         if self.has_lost_patience() { Err(away()) } else { Ok(()) }
     }
     /// The answer to a request that is not even sent, if the mount waits no longer.
-    pub(super) fn impatient_answer(self: &Arc<Client>, context: &Context, op: &Op) -> Option<Result<Answer>> {
+    pub(super) fn impatient_answer(self: &Arc<Session>, context: &Context, op: &Op) -> Option<Result<Answer>> {
         let error = self.check_patience().err()?;
         Some(match op {
             // The server hears of it when it is back.

@@ -4,7 +4,7 @@
 //! Promises: all addresses are tried before there is a pause; a connection on which nothing comes ends within `SILENCE_NS`. Absent by
 //! design: knowing who leads. A server that does not lead does not listen, or ends the connection.
 
-use super::{Client, Wire};
+use super::session::{Session, Wire};
 use crate::FrameKind;
 use crate::codec::Body;
 use crate::codec::session::Pulse;
@@ -40,7 +40,7 @@ impl Search {
         Search { attempt: core, first: core, pauses: Pauses::new(), longest_ns: 0 }
     }
     /// Begins the next attempt after one that lasted so long; the pause before it.
-    pub fn go_on(&mut self, client: &Client, lasted_ns: u64) -> u64 {
+    pub fn go_on(&mut self, client: &Session, lasted_ns: u64) -> u64 {
         let addresses = client.addresses.lock().len();
         self.longest_ns = self.longest_ns.max(lasted_ns);
         self.attempt += 1;
@@ -52,7 +52,7 @@ impl Search {
     }
 }
 
-impl Client {
+impl Session {
     fn has_several(&self) -> bool {
         self.addresses.lock().len() > 1
     }

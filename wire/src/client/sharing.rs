@@ -1,6 +1,7 @@
 //! A client's share of its volume: what it caches is the server's to say, and so is who has which lock.
 
 use super::Client;
+use super::session::Session;
 use crate::codec::hello::Caches;
 use crate::codec::session::RecallDone;
 use crate::locks::Owned;
@@ -10,27 +11,27 @@ use runtime::seeded::{Bug, active};
 
 impl Sharer for Client {
     fn share(&self) -> &Share {
-        &self.share
+        &self.part.share
     }
     fn let_go(&self, applied: Caches) {
-        if self.share.confirms(applied) {
+        for (server, number) in self.part.share.confirmed(applied) {
             // Whoever comes back without having been heard is asked again.
-            self.say(&RecallDone { number: applied.number });
+            self.sessions().nth(server).expect("it has told").say(&RecallDone { number });
         }
     }
     fn known(&self) -> Vec<(Ino, bool)> {
-        self.holdings.lock().inodes()
+        self.sessions().flat_map(|session| session.holdings.lock().inodes()).collect()
     }
     fn has_open(&self, ino: Ino) -> bool {
-        self.holdings.lock().has_open(ino)
+        self.with(ino.group()).holdings.lock().has_open(ino)
     }
 }
 
-impl Client {
+impl Session {
     /// Notes which locks the session has.
     pub(super) fn note_lock(&self, op: &Op, reply: &Reply) {
         let Op::Lock { lock, wish } = op else { return };
-        let (owned, mut locks) = (Owned { session: self.session, lock: **lock }, self.locks.lock());
+        let (owned, mut locks) = (Owned { session: self.id(), lock: **lock }, self.locks.lock());
         match (wish, reply) {
             (LockWish::Take | LockWish::Queue, Reply::InTheWay(None)) => locks.note(VolumeId(0), owned),
             (LockWish::Release, _) => drop(locks.release(VolumeId(0), &owned)),
@@ -38,7 +39,7 @@ impl Client {
         }
     }
     pub(super) fn hear_caches(&self) {
-        self.share.notify();
+        self.share().notify();
         self.confirm_unfollowed();
     }
     /// The locks that the session has, for a server that was started anew.
@@ -50,7 +51,7 @@ impl Client {
     pub(super) fn lose_locks(&self, lost: &[FileLock]) {
         let mut locks = self.locks.lock();
         for lock in lost {
-            locks.release(VolumeId(0), &Owned { session: self.session, lock: *lock });
+            locks.release(VolumeId(0), &Owned { session: self.id(), lock: *lock });
         }
     }
 }

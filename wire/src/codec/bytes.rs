@@ -45,6 +45,11 @@ impl Put<'_> {
         assert!(value.len() <= bytes_max, "a last field keeps to its bound: {} bytes of {bytes_max}", value.len());
         if value.is_empty() { self } else { self.long(value) }
     }
+    /// A last count, which is left out if it is 1.
+    pub fn last_count(&mut self, count: u32) -> &mut Self {
+        assert!(count > 0, "there is one at least");
+        if count == 1 { self } else { self.u32(count) }
+    }
     fn count(&mut self, count: usize) -> &mut Self {
         self.u32(u32::try_from(count).expect("a message has fewer items"))
     }
@@ -122,6 +127,15 @@ impl<'a> Take<'a> {
         let value = self.long()?;
         let fits = (1..=bytes_max).contains(&value.len());
         if fits { Ok(value) } else { Err(corrupt("a message has a last field that is empty or too long")) }
+    }
+    /// A last field, at most this; 1 if there is none.
+    pub fn last_count(&mut self, most: u32) -> Result<u32> {
+        if self.0.is_empty() {
+            return Ok(1);
+        }
+        let count = self.u32()?;
+        let fits = (2..=most).contains(&count);
+        if fits { Ok(count) } else { Err(corrupt("a message has a last count that is out of its range")) }
     }
     pub fn option<T>(&mut self, take: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         if self.bool()? { take(self).map(Some) } else { Ok(None) }

@@ -9,6 +9,13 @@ use base::{Error, Name, Result, Volume};
 /// The versions of the bodies that this build speaks.
 pub const VERSIONS: Versions = Versions { lowest: 1, highest: 1 };
 
+/// The ability to use a volume whose groups have a leader each: the client has a session with each of them, and names the group in the header
+/// of its hello.
+pub const SEVERAL_GROUPS: u64 = 1;
+
+/// Most groups of which each has a leader of its own: a client has a session with each, and a connection per core of each session.
+pub const SERVED_GROUPS_MAX: u32 = 64;
+
 /// Longest statement of a server that joins about itself: a uuid, a name and two addresses, several times over.
 pub const SERVER_BYTES_MAX: usize = 4 << 10;
 /// Longest text that a server tells one that joins: it goes in a body, beside a chain of certificates.
@@ -88,6 +95,8 @@ pub struct HelloOk {
     pub squash_root: bool,
     /// The caches that the client may have.
     pub caches: Caches,
+    /// The groups of which each has a leader of its own, with which the client needs a session. 1: this one is all there is.
+    pub groups: u32,
 }
 
 impl HelloOk {
@@ -106,6 +115,7 @@ impl HelloOk {
             read_only: false,
             squash_root: false,
             caches,
+            groups: 1,
         }
     }
 }
@@ -336,7 +346,7 @@ impl Body for HelloOk {
         let mut put = Put(out);
         put.u16(self.version).u64(self.features).bytes(&self.cluster).text(&self.who).u64(self.boot).u64(self.epoch);
         put.u32(self.lease_ms).option(self.volume.as_ref(), Put::volume);
-        put.bool(self.read_only).bool(self.squash_root).caches(self.caches);
+        put.bool(self.read_only).bool(self.squash_root).caches(self.caches).last_count(self.groups);
     }
     fn decode(body: &[u8]) -> Result<HelloOk> {
         Take::all(body, |take| {
@@ -352,6 +362,7 @@ impl Body for HelloOk {
                 read_only: take.bool()?,
                 squash_root: take.bool()?,
                 caches: take.caches()?,
+                groups: take.last_count(SERVED_GROUPS_MAX)?,
             })
         })
     }

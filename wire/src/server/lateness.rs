@@ -4,7 +4,7 @@
 //! Each core that is asked for something sets itself an alarm now and then, and sees how late it is: as late as a request that comes at
 //! that moment. Promise: a core that is asked for nothing does not wake for it. Absent by design: why a core is late.
 
-use super::Server;
+use super::Door;
 use crate::server::Service;
 use runtime::Event;
 use runtime::tasks::either;
@@ -63,24 +63,24 @@ fn with_missed(late_ns: u64) -> (u64, u64) {
     (1 + missed, late_ns * (1 + missed) - ALARM_NS * missed * (missed + 1) / 2)
 }
 
-/// Watches a core until the server stops.
-pub(super) async fn watch<S: Service>(server: Arc<Server<S>>, core: usize) {
-    let (clock, Asked { is_asked, came }) = (&server.runtime.clock, &server.lateness.cores[core]);
+/// Watches a core until the door is closed.
+pub(super) async fn watch<S: Service>(door: Arc<Door<S>>, core: usize) {
+    let (clock, Asked { is_asked, came }) = (&door.runtime().clock, &door.lateness.cores[core]);
     loop {
-        let (stop, ticket) = (server.stopped.ticket(), came.ticket());
-        if server.is_stopping() {
+        let (stop, ticket) = (door.closed.ticket(), came.ticket());
+        if door.is_closed() {
             return;
         }
         if !is_asked.swap(false, Ordering::Relaxed) {
-            either(server.stopped.after(stop), came.after(ticket)).await;
+            either(door.closed.after(stop), came.after(ticket)).await;
             continue;
         }
         // Whatever a core does at intervals is not met each time.
-        let wait_ns = ALARM_NS / 2 + server.runtime.random.next_u64() % ALARM_NS;
+        let wait_ns = ALARM_NS / 2 + door.runtime().random.next_u64() % ALARM_NS;
         let due_ns = clock.now_ns() + wait_ns;
-        either(server.stopped.after(stop), clock.sleep(wait_ns)).await;
-        if !server.is_stopping() {
-            server.lateness.note(with_missed(clock.now_ns().saturating_sub(due_ns)));
+        either(door.closed.after(stop), clock.sleep(wait_ns)).await;
+        if !door.is_closed() {
+            door.lateness.note(with_missed(clock.now_ns().saturating_sub(due_ns)));
         }
     }
 }

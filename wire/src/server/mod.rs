@@ -1,11 +1,14 @@
-//! The side of a brick's process: takes connections, and answers the requests of sessions.
+//! The side of a brick's process: takes connections (`door`), and answers the requests of sessions.
 //!
 //! Promises: a request has one effect, however often it is delivered and over whichever connection (with the results that the brick
 //! keeps, rule R1); a peer that speaks nonsense, says nothing, or never reads its replies costs bounded memory and nobody else's
 //! time. Absent by design: what an operation does, and who has which rights (`Service` says both).
 
+mod door;
 mod lateness;
 mod sessions;
+
+pub use door::Door;
 
 use crate::codec::Body;
 use crate::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused};
@@ -15,17 +18,15 @@ use crate::codec::session::{Changed, Held, Pulse, PulseOk, Recall, RecallDone, R
 use crate::codec::{op, reply};
 use crate::credit::{Credit, bytes_of};
 use crate::lane::{Came, Cipher, Lane, Reader};
-use crate::strangers::{self, Strangers};
-use crate::tls::{Credentials, Tls};
+use crate::tls::Credentials;
 use crate::{Answer, Context, FrameKind, Header};
 use base::limits::SESSION_OPEN_MAX;
 use base::{FileLock, GroupId, Ino, Kind, Op, Result, SessionId, Term, VolumeId};
-use lateness::Lateness;
 use runtime::ledger::Rows;
-use runtime::net::{ConnectionId, ListenerId};
+use runtime::net::ListenerId;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::{Flow, Local, either};
-use runtime::{Buf, Event, Lock, Runtime, Slice, Span, Stage, Subject};
+use runtime::{Buf, Event, Runtime, Slice, Span, Stage, Subject};
 use sessions::{Begin, Session, Sessions};
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
@@ -139,18 +140,18 @@ pub trait Service: Send + Sync + 'static {
     }
 }
 
-/// A server.
+/// A server: of all groups, or of one, by which its clients ask for it.
 pub struct Server<S> {
     runtime: Runtime,
-    listener: ListenerId,
     service: Arc<S>,
-    /// Those of connections that are encrypted; None: they are of this machine.
-    credentials: Lock<Option<Credentials>>,
+    /// The place where its clients come in.
+    door: Arc<Door<S>>,
+    group: GroupId,
+    /// True if the door has no other server.
+    has_door: bool,
     sessions: Sessions,
-    strangers: Strangers,
     /// The rows of the ledger, if it distinguishes operations.
     rows: Option<Rows>,
-    lateness: Lateness,
     is_stopping: AtomicBool,
     stopped: Event,
     /// Number of tasks that use the service beside requests, and when one of them has ended.
@@ -178,7 +179,8 @@ impl<S: Service> Drop for Busy<S> {
 }
 
 impl<S: Service> Server<S> {
-    /// Serves whoever connects. `known`: sessions from before the start, which have not told what they have open.
+    /// Serves whoever connects, as the only server behind a door of its own. `known`: sessions from before the start, which have not told what
+    /// they have open.
     pub fn start(
         runtime: &Runtime,
         listener: ListenerId,
@@ -186,45 +188,57 @@ impl<S: Service> Server<S> {
         service: Arc<S>,
         known: &[SessionId],
     ) -> Arc<Server<S>> {
+        let door = Door::open(runtime, listener, credentials);
+        let server = Server::new(&door, GroupId(0), service, known, true);
+        door.let_in(&server);
+        server
+    }
+    /// Serves those who come through a door and ask for a group. `known`: as for `start`.
+    pub fn behind(door: &Arc<Door<S>>, group: GroupId, service: Arc<S>, known: &[SessionId]) -> Arc<Server<S>> {
+        let server = Server::new(door, group, service, known, false);
+        door.let_in(&server);
+        server
+    }
+    fn new(
+        door: &Arc<Door<S>>,
+        group: GroupId,
+        service: Arc<S>,
+        known: &[SessionId],
+        has_door: bool,
+    ) -> Arc<Server<S>> {
+        let runtime = door.runtime();
         let server = Arc::new(Server {
             runtime: runtime.clone(),
-            listener,
             service,
-            credentials: Lock::new("credentials", credentials),
+            door: door.clone(),
+            group,
+            has_door,
             sessions: Sessions::known(known, runtime.clock.now_ns()),
-            strangers: Strangers::default(),
             rows: Rows::known(&runtime.ledger),
-            lateness: Lateness::new(runtime.tasks.cores()),
             is_stopping: AtomicBool::new(false),
             stopped: Event::new(),
             busy: AtomicUsize::new(0),
             rested: Event::new(),
             let_go: Event::new(),
         });
-        for core in 0..runtime.tasks.cores() {
-            let there = server.clone();
-            runtime.spawn(core, move || async move {
-                let serve = |connection| {
-                    let busy = Busy::new(&there);
-                    move || serve(busy, connection)
-                };
-                strangers::accept(&there.runtime, there.listener, serve).await;
-            });
-            let there = server.clone();
-            runtime.spawn(core, move || lateness::watch(there, core));
-        }
         let there = Busy::new(&server);
         runtime.spawn(0, move || look(there));
         let there = Busy::new(&server);
         runtime.spawn(0, move || tell_freed(there));
         server
     }
+    /// Lets nobody in any more.
+    pub fn leave(&self) {
+        self.door.turn_away(self.group);
+    }
     /// Serves nobody any more; returns once nothing uses the service, or after ten seconds. Sessions go on at the next start.
     pub async fn stop(&self) {
+        self.leave();
         self.is_stopping.store(true, Ordering::SeqCst);
         self.stopped.notify();
-        self.runtime.net.close_listener(self.listener);
-        self.strangers.close(&self.runtime);
+        if self.has_door {
+            self.door.close();
+        }
         self.sessions.all().iter().for_each(|session| session.hang_up(&self.runtime));
         let rest = async {
             for session in self.sessions.all() {
@@ -242,7 +256,7 @@ impl<S: Service> Server<S> {
     }
     /// Has new connections use other credentials.
     pub fn renew(&self, credentials: Credentials) {
-        *self.credentials.lock() = Some(credentials);
+        self.door.renew(credentials);
     }
     /// Ends the connections of a session. Its client comes again, and gets the rights that it has by then.
     pub fn hang_up(&self, session: SessionId) {
@@ -444,23 +458,12 @@ async fn tell_freed<S: Service>(busy: Busy<S>) {
     }
 }
 
-/// Serves a connection until it ends.
-async fn serve<S: Service>(busy: Busy<S>, connection: ConnectionId) {
-    let server = &busy.0;
-    let runtime = server.runtime.clone();
-    let credentials = server.credentials.lock().clone();
-    let tls = match credentials.as_ref().map(Tls::server).transpose() {
-        Ok(tls) => tls,
-        Err(_) => return runtime.net.close(connection),
-    };
-    let lane = Lane::start(&runtime, connection, tls);
-    let mut reader = Reader::new(&runtime, &lane);
-    let refused = converse(server, &lane, &mut reader).await;
-    if let Err(refused) = refused {
+/// Serves a connection whose first frame has come, until it ends.
+async fn serve<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader: &mut Reader, came: Came) {
+    if let Err(refused) = converse(server, lane, reader, came).await {
         lane.outbox.push(None, |out| refused.frame(out, Header::new(FrameKind::Refused)));
         server.linger().await;
     }
-    lane.close(&runtime);
 }
 
 impl<S: Service> Server<S> {
@@ -484,9 +487,12 @@ impl<S: Service> Server<S> {
 }
 
 /// The conversation with a client, from its hello to its end. Errors: the reason to tell it.
-async fn converse<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader: &mut Reader) -> Result<(), Refused> {
-    let first = server.strangers.first(&server.runtime, lane, reader, &server.is_stopping).await;
-    let Some(came) = first.map_err(Refused::nonsense)? else { return Ok(()) };
+async fn converse<S: Service>(
+    server: &Arc<Server<S>>,
+    lane: &Arc<Lane>,
+    reader: &mut Reader,
+    came: Came,
+) -> Result<(), Refused> {
     let peer = lane.cipher.as_ref().and_then(Cipher::peer);
     if came.header.kind == FrameKind::Join {
         return server.join(lane, reader.body(), peer.as_deref()).await;
@@ -584,7 +590,7 @@ impl<S: Service> Talk<S> {
         let pulse = Pulse::decode(body).map_err(Refused::nonsense)?;
         self.server.service.answered(self.session.id, pulse.done);
         let (sequence, boot, lease_ms) = (pulse.sequence, self.numbers.1, (LEASE_NS / 1_000_000) as u32);
-        let (alarms, late_ns) = self.server.lateness.sums();
+        let (alarms, late_ns) = self.server.door.lateness.sums();
         let answer = PulseOk { sequence, boot, lease_ms, caches: self.session.caches(), alarms, late_ns };
         self.lane.outbox.push(None, |out| answer.frame(out, *header));
         Ok(())
@@ -634,7 +640,7 @@ impl<S: Service> Talk<S> {
             return Ok(());
         }
         let runtime = &self.server.runtime;
-        self.server.lateness.asked(runtime.tasks.core());
+        self.server.door.lateness.asked(runtime.tasks.core());
         let span = Span::start(runtime.stamp());
         let bytes: &[u8] = payload.as_deref().unwrap_or(&[]);
         let asked = op::decode(&header, body, bytes, span).map_err(Refused::nonsense)?;

@@ -284,6 +284,7 @@ pub fn bodies() -> Vec<(FrameKind, Vec<u8>)> {
         read_only: false,
         squash_root: true,
         caches: Caches { caching, number: 3 },
+        groups: 1,
     };
     let refused = Reason::ALL.map(|reason| Refused { reason, text: "ask for a token: sinter token create".into() });
     let join =
