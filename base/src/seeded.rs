@@ -161,6 +161,8 @@ pub enum Bug {
     FsyncIgnoresTerm,
     /// A start frees what clients on other machines have open before they have told so (rule P11).
     OrphansNotAwaited,
+    /// What a request opened that took effect before a start is not counted when the request is delivered again (rule P11).
+    AgainUncounted,
     /// An unlinked file goes though it is open (rule R2).
     OpenUncounted,
     /// A client that takes back one of several answers about an inode counts as having forgotten the inode (rule R2).
@@ -310,7 +312,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug, for tests and for naming one on a command line.
-    pub const ALL: [Bug; 149] = [
+    pub const ALL: [Bug; 150] = [
         Bug::FuaAfterPlain,
         Bug::AckOutOfOrder,
         Bug::TailReused,
@@ -389,6 +391,7 @@ impl Bug {
         Bug::ResultsCutByCount,
         Bug::FsyncIgnoresTerm,
         Bug::OrphansNotAwaited,
+        Bug::AgainUncounted,
         Bug::OpenUncounted,
         Bug::ForgetEndsEarly,
         Bug::SessionsKept,

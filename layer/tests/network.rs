@@ -131,6 +131,7 @@ async fn names(mount: &Mount, task: usize, round: usize) {
     assert_eq!(mount.done(rename).await, Ok(()), "renamed once");
     if round.is_multiple_of(2) {
         assert_eq!(mount.done(Op::Unlink { parent, name: name(&moved) }).await, Ok(()), "removed once");
+        assert_eq!(mount.done(Op::GetAttr { ino }).await, Ok(()), "it is open");
     }
     assert_eq!(mount.done(Op::Release { ino }).await, Ok(()));
     assert_eq!(mount.done(Op::Forget { ino, times: 1 }).await, Ok(()));

@@ -79,6 +79,10 @@ impl Groups {
             if want.ino(group.number).is_some_and(|ino| state.across.bars(ask.volume, ino, ask.id)) {
                 return Err(busy());
             }
+            // Who has begun to lead has to know first which sessions may have it open.
+            if matches!(want, Want::Opens(_)) && !self.knows_opens(state) {
+                return Err(busy());
+            }
             match look(state, ask, &want) {
                 Ok(piece) => found.extend(piece),
                 Err(wanted) => return Ok(Step::Load(wanted)),

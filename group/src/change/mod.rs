@@ -205,7 +205,7 @@ impl Groups {
             let session = if self.clients_of(deciding).was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
             tell_changed((volume, session), &mut held, &mut decision);
         }
-        if count_open(context, op, &decision, &mut held, volume) && position.is_none() {
+        if count_open(context, op, &decision.reply, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
             held.of(deciding).keep_in_memory(context, decision.outcome);
         }
@@ -263,11 +263,30 @@ impl Groups {
                     Err(error) if error.kind == Kind::Stale => {
                         return Err(Error::new(Kind::Stale, "the inode was made, and is gone again"));
                     }
-                    attr => Reply::Attr(attr?),
+                    attr => {
+                        let reply = Reply::Attr(attr?);
+                        self.count_for_repeat(context, op, &reply);
+                        reply
+                    }
                 },
             },
         };
         Ok(Answer { reply, data: None, position: None })
+    }
+
+    /// Counts what the answer to a request gives its client that took effect before a start, or before this brick led: its client was not
+    /// answered, so it has not told of that.
+    fn count_for_repeat(&self, context: &Context, op: &Op, reply: &Reply) {
+        let Reply::Attr(attr) = reply else { return };
+        let mut set = GroupSet::one(deciding_group(op));
+        if !self.is_across() {
+            set.insert(attr.ino.group());
+        }
+        let mut held = Held::new(self, &set);
+        let session = held.of(deciding_group(op)).sessions.get_mut(&context.session);
+        if session.is_some_and(|session| session.count(context.request)) && !active(Bug::AgainUncounted) {
+            count_open(context, op, reply, &mut held, self.volume_of(context, op));
+        }
     }
 
     /// True if the brick hosts the groups that an operation concerns from the start.
@@ -509,7 +528,7 @@ fn tell_changed(session: (VolumeId, SessionId), held: &mut Held<'_>, decision: &
 /// Counts what the answer gives its client: knowledge of an inode, if the client uses inode numbers later
 /// (`Context::keeps`), and an open (Open, Create, TempFile). Either keeps an unlinked inode alive (rule R2: opens
 /// belong to sessions). True if an open was counted.
-fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'_>, volume: VolumeId) -> bool {
+fn count_open(context: &Context, op: &Op, reply: &Reply, held: &mut Held<'_>, volume: VolumeId) -> bool {
     let (tells, opens) = match op {
         Op::Create { .. } | Op::TempFile { .. } => (true, true),
         Op::Open { .. } => (false, true),
@@ -521,7 +540,7 @@ fn count_open(context: &Context, op: &Op, decision: &Decision, held: &mut Held<'
         | Op::Link { .. } => (true, false),
         _ => return false,
     };
-    let Reply::Attr(attr) = &decision.reply else { return false };
+    let Reply::Attr(attr) = reply else { return false };
     let client = (volume, context.session);
     // Of an inode that another brick leads its client learns there.
     let Some(state) = held.get(attr.ino.group()) else { return false };

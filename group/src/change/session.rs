@@ -5,6 +5,7 @@
 use super::file_locks::FileLocks;
 use crate::{Group, Groups};
 use crate::order::held::{GroupSet, Held};
+use crate::state::State;
 use base::{Edit, GroupId, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
 use names::Part;
 use runtime::Lock;
@@ -32,13 +33,16 @@ pub(crate) struct Clients {
     pub sessions: Lock<Sessions>,
     /// True once two clients have had a volume at once.
     pub was_shared: AtomicBool,
+    /// True once inodes of sessions that have not told count as open, after a start or the beginning of a tenure.
+    pub is_ready: AtomicBool,
     pub locks: FileLocks,
 }
 
 impl Default for Clients {
     fn default() -> Clients {
-        let (was_shared, locks) = (AtomicBool::new(false), FileLocks::default());
-        Clients { sessions: Lock::new("sessions", Sessions::default()), was_shared, locks }
+        let (was_shared, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (sessions, locks) = (Lock::new("sessions", Sessions::default()), FileLocks::default());
+        Clients { sessions, was_shared, is_ready, locks }
     }
 }
 
@@ -424,7 +428,6 @@ impl Groups {
         for group in self.scoped(scope) {
             let mut state = group.state.lock();
             state.known.end_all();
-            state.sessions.values_mut().for_each(|session| session.forget_memory());
         }
         self.forgotten.lock().retain(|(_, ino)| !self.is_in(scope, *ino));
         self.clients(scope).locks.forget_all();
@@ -454,9 +457,17 @@ impl Groups {
         volumes.dedup();
         for group in self.scoped(scope) {
             let mut state = group.state.lock();
+            state.sessions.values_mut().for_each(|session| session.forget_memory());
             volumes.iter().for_each(|volume| state.known.set_untold(*volume, true));
         }
+        clients.is_ready.store(true, Ordering::Release);
         volumes
+    }
+
+    /// True if it is known of a group's inodes whether they may be open: clients of other machines have told, or are waited for.
+    pub(crate) fn knows_opens(&self, state: &State) -> bool {
+        let is_ready = self.clients_of(state.group).is_ready.load(Ordering::Acquire);
+        is_ready || state.sessions.values().all(|session| session.holder.is_none())
     }
 
     /// Frees what no session of the volume has open any more, once all of them have told.

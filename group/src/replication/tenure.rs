@@ -9,6 +9,7 @@ use crate::state::State;
 use crate::{Groups, Scope};
 use base::{GroupId, Result, SessionId, Term};
 use runtime::{Event, Lock};
+use std::sync::atomic::Ordering;
 
 /// The longest time for which a brick that ends waits until another one leads. An election takes two round trips and two writes.
 const HAND_OVER_NS: u64 = 1_000_000_000;
@@ -155,6 +156,7 @@ impl Groups {
         state.known.end_all();
         state.across.running.clear();
         self.tenure(state.group).end();
+        self.clients_of(state.group).is_ready.store(false, Ordering::Release);
         let group = self.state(state.group);
         [&group.committed, &group.ranges].into_iter().for_each(Event::notify);
     }

@@ -13,8 +13,11 @@ use wire::Context;
 /// The effect of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// It has a record.
+    /// It has a record. What it has opened or made known is counted in memory.
     Recorded,
+    /// It has a record of before a start, or of a tenure before: what it has opened or made known is not counted, since its client has not told
+    /// of it.
+    Uncounted,
     /// It has changed only memory, such as an open or a lock.
     InMemory,
 }
@@ -63,11 +66,17 @@ impl Session {
     }
     /// Forgets the results whose effects were in memory, with those: what is delivered again is to take effect again.
     pub fn forget_memory(&mut self) {
-        self.kept.retain(|(_, _, effect)| *effect == Effect::Recorded);
+        self.kept.retain(|(_, _, effect)| *effect != Effect::InMemory);
+        self.kept.iter_mut().for_each(|(_, _, effect)| *effect = Effect::Uncounted);
+    }
+    /// True, once, if a request took effect before a start and is delivered again: what it has opened or made known is to be counted.
+    pub fn count(&mut self, request: RequestId) -> bool {
+        let found = self.kept.iter_mut().rev().find(|(known, ..)| *known == request);
+        found.is_some_and(|(_, _, effect)| std::mem::replace(effect, Effect::Recorded) == Effect::Uncounted)
     }
     /// The session's row. A start loses what is in memory.
     pub fn row(&self) -> SessionRow {
-        let recorded = self.kept.iter().filter(|(_, _, effect)| *effect == Effect::Recorded);
+        let recorded = self.kept.iter().filter(|(_, _, effect)| *effect != Effect::InMemory);
         let results = recorded.map(|(request, outcome, _)| (*request, *outcome)).collect();
         SessionRow { holder: self.holder.clone(), results }
     }
@@ -76,7 +85,7 @@ impl Session {
 impl From<SessionRow> for Session {
     fn from(row: SessionRow) -> Session {
         let highest = row.results.iter().map(|(request, _)| request.0).max().unwrap_or(0);
-        let kept = row.results.into_iter().map(|(request, outcome)| (request, outcome, Effect::Recorded)).collect();
+        let kept = row.results.into_iter().map(|(request, outcome)| (request, outcome, Effect::Uncounted)).collect();
         Session { holder: row.holder, kept, highest, done: 0 }
     }
 }
@@ -157,9 +166,12 @@ mod tests {
         assert_eq!(session.of(RequestId(2)), Ok(Some(Outcome::Done)));
         let stored = Session::from(session.row());
         session.forget_memory();
-        for session in [session, stored] {
+        for mut session in [session, stored] {
             let found = [1, 2, 3].map(|request| session.of(RequestId(request)).expect("it is not done"));
             assert_eq!(found, [Some(wrote(1)), None, Some(wrote(3))], "what is delivered again takes effect again");
+            session.keep(RequestId(4), wrote(4), Effect::Recorded);
+            let counts = [1, 1, 2, 3, 4].map(|request| session.count(RequestId(request)));
+            assert_eq!(counts, [true, false, false, true, false], "of each from before once");
         }
     }
 }

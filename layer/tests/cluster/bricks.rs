@@ -1,4 +1,4 @@
-//! Three bricks on simulated hosts that have one group, and serve clients while they lead.
+//! Three bricks on simulated hosts that have some groups, and serve clients while they lead.
 
 use super::super::CLIENT;
 use crate::rig::{MS, name, until};
@@ -28,6 +28,7 @@ struct Process {
 /// The bricks.
 pub struct Bricks {
     pub hosts: Arc<Hosts>,
+    pub groups: u32,
     seed: u64,
     indexes: Mutex<Vec<ModelIndex>>,
     images: Mutex<Vec<Option<DiskImage>>>,
@@ -44,7 +45,7 @@ fn brick(number: usize) -> BrickId {
     BrickId(number as u128 + 100)
 }
 
-pub fn fleet(seed: u64) -> (Fleet, Arc<Bricks>) {
+pub fn fleet(seed: u64, groups: u32) -> (Fleet, Arc<Bricks>) {
     let fleet = Fleet::with_patience(seed, 3600 * 1000 * MS);
     let hosts = fleet.hosts().clone();
     let mut rng = SplitMix(seed ^ 0xc10c);
@@ -55,6 +56,7 @@ pub fn fleet(seed: u64) -> (Fleet, Arc<Bricks>) {
     let index = |_| ModelIndex::new(store::format::leaf::merge);
     let bricks = Bricks {
         hosts,
+        groups,
         seed,
         indexes: Mutex::new((0..BRICKS).map(index).collect()),
         images: Mutex::new((0..BRICKS).map(|_| None).collect()),
@@ -75,7 +77,7 @@ impl Bricks {
     /// Formats and starts the bricks, and makes the volume "main".
     pub async fn begin(self: &Arc<Bricks>) {
         (0..BRICKS).for_each(|number| self.start(number, true));
-        until(&self.hosts, || self.leader().is_some()).await;
+        until(&self.hosts, || self.numbers().all(|group| self.leader_of(group).is_some())).await;
         let made = Arc::new(Mutex::new(false));
         let (there, bricks) = (made.clone(), self.clone());
         let leader = self.leader().expect("it was just there");
@@ -96,7 +98,7 @@ impl Bricks {
                 let options = FormatOptions {
                     size_bytes: Some(256 * SEGMENT_BYTES_MIN),
                     segment_bytes: SEGMENT_BYTES_MIN,
-                    groups: 1,
+                    groups: bricks.groups,
                     size_bytes_min: 0,
                     ..FormatOptions::default()
                 };
@@ -137,6 +139,23 @@ impl Bricks {
         indexes[number] = indexes[number].crashed(0);
         self.images.lock().expect("no panic")[number] = Some(image);
     }
+    /// Ends a brick in which a checkpoint has taken all, and checks what is on its disk.
+    pub async fn check(self: &Arc<Bricks>, number: usize) -> store::check::Report {
+        self.stop(number, None);
+        let image = self.images.lock().expect("no panic")[number].take();
+        self.hosts.boot(host(number), Setup { image, ..Setup::new(self.seed) });
+        let (runtime, index) = (self.hosts.runtime(host(number)), self.indexes.lock().expect("no panic")[number].clone());
+        let found = Arc::new(Mutex::new(None));
+        let there = found.clone();
+        runtime.clone().spawn(0, move || async move {
+            let opening = Opening::read_wholly(runtime, Arc::new(index), false).await.expect("a closed brick opens");
+            let report = store::check::check(&opening, &mut |_| ()).await.expect("it can be checked");
+            *there.lock().expect("no panic") = Some(report);
+        });
+        until(&self.hosts, || found.lock().expect("no panic").is_some()).await;
+        let found = found.lock().expect("no panic").take();
+        found.expect("it was just there")
+    }
     /// Ends a brick's process in order, as an operator does before an upgrade.
     pub async fn close(self: &Arc<Bricks>, number: usize) {
         let Some(process) = self.processes.lock().expect("no panic")[number].take() else { return };
@@ -157,13 +176,25 @@ impl Bricks {
         self.hosts.boot(host(number), Setup { image, clock, ..Setup::new(self.seed) });
         self.start(number, false);
     }
-    /// The brick that leads, if one is known to.
+    /// The brick that leads the first group, if one is known to.
     pub fn leader(&self) -> Option<usize> {
-        (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.leads(GroupId(0))))
+        self.leader_of(GroupId(0))
+    }
+    /// The brick that leads a group, if one is known to.
+    pub fn leader_of(&self, group: GroupId) -> Option<usize> {
+        (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.leads(group)))
+    }
+    pub fn numbers(&self) -> impl Iterator<Item = GroupId> {
+        (0..self.groups).map(GroupId)
     }
     /// Waits until all bricks have applied the same records, and compares what they say.
     pub async fn agree(self: &Arc<Bricks>) {
-        let applied = |number| Some(self.groups(number)?.replica_status(GroupId(0))?.applied);
+        for group in self.numbers() {
+            self.agree_on(group).await;
+        }
+    }
+    async fn agree_on(self: &Arc<Bricks>, group: GroupId) {
+        let applied = |number| Some(self.groups(number)?.replica_status(group)?.applied);
         let agree = || applied(0).is_some() && (1..BRICKS).all(|number| applied(number) == applied(0));
         let until_ns = self.hosts.clock().now_ns() + 60_000 * MS;
         loop {
@@ -174,7 +205,7 @@ impl Bricks {
             }
             let mut sums = Vec::new();
             for number in 0..BRICKS {
-                sums.push(self.checksum(number).await);
+                sums.push(self.checksum(number, group).await);
             }
             // A record may have come in between.
             if sums.iter().all(|(applied, _)| *applied == sums[0].0) {
@@ -183,12 +214,12 @@ impl Bricks {
             }
         }
     }
-    async fn checksum(&self, number: usize) -> (base::Index, u32) {
+    async fn checksum(&self, number: usize, group: GroupId) -> (base::Index, u32) {
         let groups = self.groups(number).expect("it runs");
         let found = Arc::new(Mutex::new(None));
         let there = found.clone();
         self.hosts.runtime(host(number)).spawn(0, move || async move {
-            let sum = groups.checksum(GroupId(0)).await.expect("a healthy brick");
+            let sum = groups.checksum(group).await.expect("a healthy brick");
             *there.lock().expect("no panic") = Some(sum);
         });
         until(&self.hosts, || found.lock().expect("no panic").is_some()).await;

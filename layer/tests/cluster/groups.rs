@@ -1,0 +1,260 @@
+//! The same with several groups, which different bricks lead: a client has a session with each leader, and what it does concerns several of them.
+
+use super::bricks::{BRICKS, Bricks, fleet};
+use super::{End, Faults, has_lock, some_fault};
+use crate::rig::{MS, Mount, name, seeds, until};
+use crate::{CLIENT, Deeds, TASKS, record};
+use base::{At, FileKind, GroupId, Ino, Kind, Op, Reply, Sync};
+use group::Answer;
+use layer::Caching;
+use runtime::random::SplitMix;
+use runtime::sim::Survival;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use wire::Sharer;
+
+const GROUPS: u32 = 4;
+const ROUNDS: usize = 20;
+/// Directories of which at least two are of different groups.
+const DIRS: usize = 6;
+
+/// The inode of what an operation tells of.
+async fn told(mount: &Mount, op: Op) -> Result<Ino, Kind> {
+    match mount.call(op, None).await.map(|answer| answer.reply) {
+        Ok(Reply::Attr(attr)) => Ok(attr.ino),
+        Ok(other) => panic!("attributes: {other:?}"),
+        Err(error) => Err(error.kind),
+    }
+}
+
+async fn made_dir(mount: &Mount, text: &str) -> Ino {
+    let op = Op::MakeDir { parent: mount.root, name: name(text), mode: 0o755 };
+    told(mount, op).await.expect("a new directory")
+}
+
+async fn opened(mount: &Mount, parent: Ino, text: &str, exclusive: bool) -> Ino {
+    let op = Op::Create { parent, name: name(text), mode: 0o644, exclusive };
+    told(mount, op).await.expect("a file that is made or opened")
+}
+
+async fn found(mount: &Mount, parent: Ino, text: &str) -> Result<Ino, Kind> {
+    told(mount, Op::Lookup { parent, name: name(text) }).await
+}
+
+async fn moved(mount: &Mount, from: (Ino, &str), to: (Ino, &str)) {
+    let (parent, new_parent, no_replace, whiteout) = (from.0, to.0, true, false);
+    let op = Op::Rename { parent, name: name(from.1), new_parent, new_name: name(to.1), no_replace, whiteout };
+    assert_eq!(mount.done(op).await, Ok(()), "renamed once");
+}
+
+/// What the tasks share with the test.
+#[derive(Clone, Default)]
+struct Progress {
+    mount: Arc<Mutex<Option<(Mount, Vec<Ino>)>>>,
+    ended: Arc<AtomicUsize>,
+    /// The names that are left, each with its directory's number.
+    left: Arc<Mutex<BTreeSet<(usize, String)>>>,
+}
+
+/// One who makes files, moves them to directories of other groups, and uses them there.
+async fn use_files(mount: Mount, dirs: Vec<Ino>, task: usize, progress: Progress) {
+    let mut rng = SplitMix(task as u64);
+    for round in 0..ROUNDS {
+        let (own, other) = (rng.below(DIRS as u64) as usize, rng.below(DIRS as u64) as usize);
+        let (made, kept) = (format!("made-{task}-{round}"), format!("kept-{task}-{round}"));
+        let bytes = record(task, round);
+        let ino = opened(&mount, dirs[own], &made, true).await;
+        assert_eq!(mount.append(ino, &bytes, Sync::Ordered).await, 0);
+        moved(&mount, (dirs[own], &made), (dirs[other], &kept)).await;
+        assert_eq!(found(&mount, dirs[own], &made).await, Err(Kind::NotFound));
+        assert_eq!(found(&mount, dirs[other], &kept).await, Ok(ino), "{kept}");
+        // It is open twice, once by a name in a directory that may be of another group.
+        assert_eq!(opened(&mount, dirs[other], &kept, false).await, ino);
+        if round.is_multiple_of(2) {
+            let unlink = Op::Unlink { parent: dirs[other], name: name(&kept) };
+            assert_eq!(mount.done(unlink).await, Ok(()), "removed once");
+        } else {
+            progress.left.lock().expect("no panic").insert((other, kept));
+        }
+        assert_eq!(mount.done(Op::Release { ino }).await, Ok(()));
+        mount.runtime.clock.sleep(rng.below(200) * MS).await;
+        assert!(mount.holds(ino, &bytes).await, "it is open, with or without a name");
+        let op = Op::Write { ino, at: At::Offset(3), sync: Sync::Data, kill_privileges: false };
+        mount.call(op, Some(&bytes[3..])).await.expect("it is open");
+        assert_eq!(mount.done(Op::Release { ino }).await, Ok(()));
+        assert_eq!(mount.done(Op::Forget { ino, times: 3 }).await, Ok(()));
+    }
+    progress.ended.fetch_add(1, Ordering::Relaxed);
+}
+
+fn through(seed: u64, faults: Faults) {
+    let (mut fleet, bricks) = fleet(seed, GROUPS);
+    let (hosts, mut rng) = (bricks.hosts.clone(), SplitMix(seed));
+    fleet.block_on(async {
+        bricks.begin().await;
+        let leaders: BTreeSet<_> = bricks.numbers().map(|group| bricks.leader_of(group)).collect();
+        assert!(leaders.len() > 1, "several bricks lead: {leaders:?}");
+        let progress = Progress::default();
+        let (runtime, addresses, there) = (hosts.runtime(CLIENT), bricks.addresses(), progress.clone());
+        runtime.clone().spawn(0, move || async move {
+            let mount = Mount::at(runtime.clone(), addresses).await;
+            let mut dirs = Vec::new();
+            for number in 0..DIRS {
+                dirs.push(made_dir(&mount, &format!("dir-{number}")).await);
+            }
+            assert!(dirs.iter().any(|dir| dir.group() != dirs[0].group()), "directories are spread");
+            *there.mount.lock().expect("no panic") = Some((mount.clone(), dirs.clone()));
+            for task in 0..TASKS {
+                let (mount, dirs, progress) = (mount.clone(), dirs.clone(), there.clone());
+                runtime.spawn(task % 2, move || use_files(mount, dirs, task, progress));
+            }
+        });
+        while progress.ended.load(Ordering::Relaxed) < TASKS {
+            some_fault(&bricks, faults, &mut rng).await;
+        }
+        let (mount, dirs) = progress.mount.lock().expect("no panic").clone().expect("it was mounted");
+        assert_eq!(names(&bricks, &mount, &dirs).await, *progress.left.lock().expect("no panic"), "seed {seed}");
+        bricks.agree().await;
+        nothing_is_left(&bricks).await;
+    });
+}
+
+/// The names of files in all directories.
+async fn names(bricks: &Bricks, mount: &Mount, dirs: &[Ino]) -> BTreeSet<(usize, String)> {
+    let result = Arc::new(Mutex::new(None));
+    let (there, mount, dirs) = (result.clone(), mount.clone(), dirs.to_vec());
+    bricks.hosts.runtime(CLIENT).spawn(1, move || async move {
+        let mut all = BTreeSet::new();
+        for (number, dir) in dirs.iter().enumerate() {
+            let op = Op::ReadDir { ino: *dir, cookie: 0, count: 1000, plus: true };
+            let Ok(Answer { reply: Reply::Entries { entries, .. }, .. }) = mount.call(op, None).await else {
+                panic!("a directory is listed")
+            };
+            assert!(entries.iter().all(|entry| entry.kind == FileKind::File));
+            all.extend(entries.iter().map(|entry| (number, String::from_utf8_lossy(entry.name.as_bytes()).into_owned())));
+        }
+        // Each leader is to hear that it goes.
+        mount.runtime.clock.sleep(5_000 * MS).await;
+        mount.client().close(1_000 * MS).await;
+        *there.lock().expect("no panic") = Some(all);
+    });
+    until(&bricks.hosts, || result.lock().expect("no panic").is_some()).await;
+    let names = result.lock().expect("no panic").take();
+    names.expect("it is there")
+}
+
+/// No inode without a name is left once its client has gone.
+async fn nothing_is_left(bricks: &Arc<Bricks>) {
+    for number in 0..BRICKS {
+        let report = bricks.check(number).await;
+        assert!(report.findings.is_empty(), "brick {number}: {:?}", report.findings);
+        assert_eq!((report.intents, report.orphans), (0, 0), "brick {number}: all has come to its end");
+    }
+}
+
+#[test]
+fn files_move_between_groups_while_bricks_end() {
+    (0..seeds()).for_each(|seed| through(seed, Faults::Ends));
+}
+
+#[test]
+fn files_move_between_groups_while_ways_break() {
+    (0..seeds()).for_each(|seed| through(seed, Faults::Cuts));
+}
+
+#[test]
+fn files_move_between_groups_whatever_happens() {
+    (0..seeds()).for_each(|seed| through(seed, Faults::Everything));
+}
+
+/// The longest time without an answer of each group around the end of a brick that leads some, in milliseconds.
+fn stalls_of_an_end(seed: u64, end: End) -> Vec<u64> {
+    let (mut fleet, bricks) = fleet(seed, GROUPS);
+    let hosts = bricks.hosts.clone();
+    let (stalls, ready) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+    fleet.block_on(async {
+        bricks.begin().await;
+        let (runtime, addresses) = (hosts.runtime(CLIENT), bricks.addresses());
+        let (own, there, is_ready) = (runtime.clone(), stalls.clone(), ready.clone());
+        runtime.spawn(0, move || async move {
+            let mount = Mount::at(own.clone(), addresses.clone()).await;
+            let other = Mount::at(own.clone(), addresses).await;
+            for number in 0..DIRS {
+                let dir = made_dir(&mount, &format!("dir-{number}")).await;
+                let ino = opened(&mount, dir, "file", true).await;
+                assert!(has_lock(&mount, ino).await && !has_lock(&other, ino).await);
+                let (mount, other, stalls, ready) = (mount.clone(), other.clone(), there.clone(), is_ready.clone());
+                own.spawn(0, move || async move {
+                    let clock = mount.runtime.clock.clone();
+                    ready.fetch_add(1, Ordering::Relaxed);
+                    let (mut longest, began_ns) = (0, clock.now_ns());
+                    while clock.now_ns() - began_ns < 6_000 * MS {
+                        let asked_ns = clock.now_ns();
+                        mount.append(ino, &[7; 100], Sync::Ordered).await;
+                        longest = longest.max(clock.now_ns() - asked_ns);
+                        clock.sleep(20 * MS).await;
+                    }
+                    assert!(!has_lock(&other, ino).await, "who had the lock has it");
+                    stalls.lock().expect("no panic").push(longest / MS);
+                });
+            }
+        });
+        until(&hosts, || ready.load(Ordering::Relaxed) == DIRS).await;
+        hosts.clock().sleep(500 * MS).await;
+        let leader = bricks.leader_of(GroupId(1)).expect("somebody has answered");
+        match end {
+            End::Machine => bricks.stop(leader, Some(Survival::Nothing)),
+            End::Process => {
+                bricks.stop(leader, None);
+                hosts.clock().sleep(200 * MS).await;
+                bricks.start_again(leader);
+            }
+            End::Planned => bricks.close(leader).await,
+        }
+        until(&hosts, || stalls.lock().expect("no panic").len() == DIRS).await;
+    });
+    let stalls = stalls.lock().expect("no panic").clone();
+    stalls
+}
+
+/// What another brick leads goes on, and what the brick led that has ended goes on soon.
+#[test]
+fn other_groups_go_on_while_a_brick_ends() {
+    for (end, most_ms) in [(End::Machine, 3_500), (End::Process, 1_000), (End::Planned, 200)] {
+        let stalls: Vec<_> = (0..seeds()).flat_map(|seed| stalls_of_an_end(seed, end)).collect();
+        println!("stalls in ms: {stalls:?}");
+        assert!(stalls.iter().all(|stall| *stall <= most_ms), "stalls in ms: {stalls:?}");
+        let quick = stalls.iter().filter(|stall| **stall <= 100).count();
+        assert!(quick > stalls.len() / 4, "the bricks that go on lead most groups: {stalls:?}");
+    }
+}
+
+/// A client that is alone at each leader caches; it lets go before another one is let in, and caches again when that has gone.
+#[test]
+fn a_client_caches_what_all_leaders_let_it() {
+    let (mut fleet, bricks) = fleet(1, GROUPS);
+    let hosts = bricks.hosts.clone();
+    let done = Arc::new(Mutex::new(false));
+    fleet.block_on(async {
+        bricks.begin().await;
+        let (runtime, addresses, there) = (hosts.runtime(CLIENT), bricks.addresses(), done.clone());
+        runtime.clone().spawn(0, move || async move {
+            let first = Mount::at(runtime.clone(), addresses.clone()).await;
+            let share = || first.client().share();
+            let caching = || share().caches().caching;
+            assert_eq!(caching(), Caching::Alone);
+            assert!(share().valid_s(share().changes(), runtime.clock.now_ns()) > 0, "all leaders have told");
+            let before = share().changes();
+            let second = Mount::at(runtime.clone(), addresses).await;
+            assert_eq!((caching(), second.client().share().caches().caching), (Caching::Shared, Caching::Shared));
+            assert_eq!(share().valid_s(before, runtime.clock.now_ns()), 0, "it was asked for before");
+            second.client().close(1_000 * MS).await;
+            while caching() != Caching::Alone {
+                runtime.clock.sleep(100 * MS).await;
+            }
+            *there.lock().expect("no panic") = true;
+        });
+        until(&hosts, || *done.lock().expect("no panic")).await;
+    });
+}
