@@ -72,6 +72,17 @@ pub(crate) struct Stashed {
     pub tickets: Vec<store::bulk::Ticket>,
 }
 
+/// The way of a group to the brick that is to lead it, as the one who leads it knows it. Times are in nanoseconds.
+#[derive(Default)]
+pub(crate) struct Homecoming {
+    /// The time since when that brick has been in step.
+    pub in_step_ns: Option<u64>,
+    /// The time up to which it may take the lead, once it was told to.
+    pub takes_until_ns: Option<u64>,
+    /// Times that it was told to, since this process began.
+    pub times: u32,
+}
+
 /// A brick's replica of a group. It is part of the group's state, under the same lock.
 pub(crate) struct Replica {
     pub order: Order,
@@ -102,6 +113,8 @@ pub(crate) struct Replica {
     pub campaigns_ns: Option<u64>,
     /// Campaigns since somebody led.
     pub campaigns: u32,
+    /// The way of the group to the brick that is to lead it.
+    pub homecoming: Homecoming,
     /// Followers don't know the latest commit index.
     pub nudges: bool,
     /// Times that the state was built again.
@@ -163,6 +176,7 @@ impl Replica {
             voided: BTreeMap::new(),
             rebuilds: false,
             campaigns_ns: None,
+            homecoming: Homecoming::default(),
             campaigns: 0,
             nudges: false,
             included: applied.index,

@@ -143,7 +143,10 @@ impl Groups {
             let hangs = hangs(self.oldest_write(), now);
             self.states().iter().for_each(|group| self.look_at(group, now, hangs));
             if self.is_across() {
-                self.states().iter().for_each(|group| self.look_across(group, now));
+                for group in self.states() {
+                    self.look_across(group, now);
+                    self.look_home(group, now);
+                }
                 self.end_questions(now);
             }
             self.look_who_leads(now);
@@ -219,6 +222,7 @@ impl Groups {
         let place = |own: ReplicaId| {
             let all = others.iter().chain([&me]);
             let number = all.filter(|member| member.replica < own).count();
+            // The first one is its home.
             (number + group.0 as usize) % (others.len() + 1)
         };
         let comes_first = |other: &&Member| place(other.replica) < place(me.replica) && Some(other.replica) != leader;

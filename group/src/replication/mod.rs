@@ -13,6 +13,7 @@
 mod apply;
 mod drive;
 pub(crate) mod found;
+mod home;
 pub(crate) mod lead;
 mod rebuild;
 pub(crate) mod settle;

@@ -184,6 +184,12 @@ impl Bricks {
     pub fn leader_of(&self, group: GroupId) -> Option<usize> {
         (0..BRICKS).find(|number| self.groups(*number).is_some_and(|groups| groups.leads(group)))
     }
+    /// The brick that is to lead a group.
+    pub fn home(&self, group: GroupId) -> usize {
+        let groups = (0..BRICKS).find_map(|number| self.groups(number)).expect("one runs");
+        let home = groups.home(group).brick;
+        (0..BRICKS).find(|number| brick(*number) == home).expect("one of them")
+    }
     pub fn numbers(&self) -> impl Iterator<Item = GroupId> {
         (0..self.groups).map(GroupId)
     }

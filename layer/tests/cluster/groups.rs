@@ -93,8 +93,6 @@ fn through(seed: u64, faults: Faults) {
     let (hosts, mut rng) = (bricks.hosts.clone(), SplitMix(seed));
     fleet.block_on(async {
         bricks.begin().await;
-        let leaders: BTreeSet<_> = bricks.numbers().map(|group| bricks.leader_of(group)).collect();
-        assert!(leaders.len() > 1, "several bricks lead: {leaders:?}");
         let progress = Progress::default();
         let (runtime, addresses, there) = (hosts.runtime(CLIENT), bricks.addresses(), progress.clone());
         runtime.clone().spawn(0, move || async move {
@@ -168,6 +166,14 @@ fn files_move_between_groups_whatever_happens() {
     (0..seeds()).for_each(|seed| through(seed, Faults::Everything));
 }
 
+/// A file that its client has made, whose answer was lost with the leader, is open at the next one.
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn a_new_leader_that_forgets_an_open() {
+    let caught = || (0..seeds().max(8)).for_each(|seed| through(seed, Faults::Ends));
+    assert!(runtime::seeded::fails(caught, runtime::seeded::Bug::AgainUncounted));
+}
+
 /// The longest time without an answer of each group around the end of a brick that leads some, in milliseconds.
 fn stalls_of_an_end(seed: u64, end: End) -> Vec<u64> {
     let (mut fleet, bricks) = fleet(seed, GROUPS);
@@ -227,6 +233,51 @@ fn other_groups_go_on_while_a_brick_ends() {
         assert!(stalls.iter().all(|stall| *stall <= most_ms), "stalls in ms: {stalls:?}");
         let quick = stalls.iter().filter(|stall| **stall <= 100).count();
         assert!(quick > stalls.len() / 4, "the bricks that go on lead most groups: {stalls:?}");
+    }
+}
+
+/// A brick that was away leads its groups again some time after it is back, and clients notice nothing but a short wait.
+#[test]
+fn a_brick_that_comes_back_leads_its_groups_again() {
+    for seed in 0..seeds().min(4) {
+        let (mut fleet, bricks) = fleet(seed, GROUPS);
+        let hosts = bricks.hosts.clone();
+        let (longest, is_over) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(false)));
+        fleet.block_on(async {
+            bricks.begin().await;
+            let is_home = || bricks.numbers().all(|group| bricks.leader_of(group) == Some(bricks.home(group)));
+            until(&hosts, is_home).await;
+            let away = bricks.home(GroupId(1));
+            bricks.stop(away, Some(Survival::Nothing));
+            let is_led = || bricks.numbers().all(|group| bricks.leader_of(group).is_some());
+            until(&hosts, is_led).await;
+            let (runtime, addresses) = (hosts.runtime(CLIENT), bricks.addresses());
+            let (there, ends) = (longest.clone(), is_over.clone());
+            runtime.clone().spawn(0, move || async move {
+                let mount = Mount::at(runtime.clone(), addresses).await;
+                let mut files = Vec::new();
+                for number in 0..DIRS {
+                    let dir = made_dir(&mount, &format!("dir-{number}")).await;
+                    files.push(opened(&mount, dir, "file", true).await);
+                }
+                while !*ends.lock().expect("no panic") {
+                    for file in &files {
+                        let asked_ns = runtime.clock.now_ns();
+                        mount.append(*file, &[7; 100], Sync::Ordered).await;
+                        let took_ms = (runtime.clock.now_ns() - asked_ns) / MS;
+                        let mut longest = there.lock().expect("no panic");
+                        *longest = (*longest).max(took_ms);
+                    }
+                    runtime.clock.sleep(20 * MS).await;
+                }
+            });
+            bricks.start_again(away);
+            until(&hosts, is_home).await;
+            *is_over.lock().expect("no panic") = true;
+        });
+        let longest = *longest.lock().expect("no panic");
+        println!("longest wait: {longest} ms");
+        assert!(longest <= 300, "a lead is handed over while clients wait a little: {longest} ms");
     }
 }
 

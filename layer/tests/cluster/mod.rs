@@ -117,14 +117,6 @@ async fn break_ways(bricks: &Arc<Bricks>, rng: &mut SplitMix) {
     links.heal_all();
 }
 
-/// A file that its client has made, whose answer was lost with the leader, is open at the next one.
-#[cfg(feature = "seeded-bugs")]
-#[test]
-fn a_new_leader_that_forgets_an_open() {
-    let caught = || (0..seeds().max(8)).for_each(|seed| through(seed, Faults::Ends));
-    assert!(runtime::seeded::fails(caught, runtime::seeded::Bug::AgainUncounted));
-}
-
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn a_new_leader_that_waits_for_no_session() {
