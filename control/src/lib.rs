@@ -16,7 +16,7 @@ pub mod state;
 pub mod tokens;
 
 pub use certificates::{Certificate, Hash, Identity, Key, Pair, Serial, server_name};
-pub use directory::{Chain, Network, TOKEN_LIFE_S, Wish};
+pub use directory::{Chain, FILE, Network, TOKEN_LIFE_S, Wish};
 pub use files::{Files, Held};
 pub use identity::{Bearer, ClientName, Subject, Uuid};
 pub use servers::ServerWish;

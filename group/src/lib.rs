@@ -96,6 +96,18 @@ impl Options {
     }
 }
 
+/// Of so many directories below a group's own, one goes to another group.
+const SPREAD_ONE_IN: u64 = 16;
+
+/// The place of a new directory.
+#[derive(Clone, Copy)]
+pub(crate) struct Spread {
+    /// The group that its request draws.
+    group: GroupId,
+    /// True if it stays in its parent's group unless that is a volume's root.
+    stays: bool,
+}
+
 /// Bytes that a kept record takes about.
 pub(crate) const KEPT_RECORD_BYTES: u64 = 400;
 
@@ -466,13 +478,19 @@ impl Groups {
     /// The group of a new directory: by the request's number, so that directories spread evenly (rule M1) and the
     /// answer stays the same when the operation is evaluated again. The multiplier (2^64 over the golden ratio) mixes
     /// the number's bits: FUSE's request numbers are all even.
-    pub(crate) fn spread(&self, context: &Context, op: &Op) -> GroupId {
+    ///
+    /// Where groups have orders of their own, a directory in another group than its parent's costs three commits instead of one, and so does what
+    /// is moved between the two. So only those right below a root are spread, and one in `SPREAD_ONE_IN` of the others: trees stay
+    /// together, and a large one does not stay with one brick (as ext4 spreads top-level directories: the Orlov allocator).
+    pub(crate) fn spread(&self, context: &Context, op: &Op) -> Spread {
         match op {
             Op::MakeDir { .. } => {
                 let mixed = context.request.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                self.states()[mixed as usize % self.states().len()].number
+                let group = self.states()[mixed as usize % self.states().len()].number;
+                let stays = self.is_across() && !(mixed >> 16).is_multiple_of(SPREAD_ONE_IN);
+                Spread { group, stays }
             }
-            _ => GroupId(0),
+            _ => Spread { group: GroupId(0), stays: false },
         }
     }
 

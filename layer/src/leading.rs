@@ -20,10 +20,10 @@ const AGAIN_NS: u64 = 100_000_000;
 /// The keeper of certificates and rights of a brick that serves clients of other machines while it leads: what it knows may have been
 /// changed by whoever led before.
 pub trait Tenures: Send + Sync + 'static {
-    /// Prepares for a tenure that begins, and gives the credentials of its connections. Blocks.
-    fn begin(&self) -> Result<Credentials>;
+    /// Prepares for a tenure of a group that begins, and gives the credentials of its connections. Blocks.
+    fn begin(&self, group: GroupId) -> Result<Credentials>;
     /// Knows the server of the tenure, to hang up when rights change.
-    fn serves(&self, server: &Arc<Server<Served>>);
+    fn serves(&self, group: GroupId, server: &Arc<Server<Served>>);
 }
 
 /// The service of such a brick.
@@ -116,9 +116,9 @@ impl Leading {
         }
     }
     /// The credentials of a tenure's connections.
-    async fn credentials(&self) -> Result<Option<Credentials>> {
+    async fn credentials(&self, group: GroupId) -> Result<Option<Credentials>> {
         let Some(keeper) = self.keeper.clone() else { return Ok(None) };
-        tasks::run_blocking(&*self.runtime.tasks, move || keeper.begin()).await.map(Some)
+        tasks::run_blocking(&*self.runtime.tasks, move || keeper.begin(group)).await.map(Some)
     }
     async fn run(&self, seat: &Seat) {
         loop {
@@ -144,7 +144,7 @@ impl Leading {
         let Ok(known) = self.groups.begin_sessions(seat.group).await else {
             return self.runtime.clock.sleep(AGAIN_NS).await;
         };
-        let Ok(credentials) = self.credentials().await else { return self.runtime.clock.sleep(AGAIN_NS).await };
+        let Ok(credentials) = self.credentials(seat.group).await else { return self.runtime.clock.sleep(AGAIN_NS).await };
         let begun = {
             let mut door = self.door.lock();
             self.opened(&mut door, credentials).map(|door| {
@@ -152,7 +152,7 @@ impl Leading {
             })
         };
         let Ok(server) = begun else { return self.runtime.clock.sleep(AGAIN_NS).await };
-        self.keeper.iter().for_each(|keeper| keeper.serves(&server));
+        self.keeper.iter().for_each(|keeper| keeper.serves(seat.group, &server));
         *seat.server.lock() = Some(server.clone());
         if !self.is_stopping.load(Ordering::Acquire) {
             either(self.groups.tenure_ends(seat.group, number), self.stops.after(ticket)).await;

@@ -227,7 +227,7 @@ impl Brick {
         match member {
             Some(member) => {
                 member.check(superblock.uuid).map_err(failed)?;
-                check_group_count(superblock.groups).map_err(failed)?;
+                member.check_groups(superblock.groups).map_err(failed)?;
             }
             None => refuse_alone(data, Some(&superblock))?,
         }
@@ -299,12 +299,6 @@ fn open_index(data: &Directory, options: index_rocksdb::Options) -> Result<Arc<d
     #[cfg(feature = "seeded-bugs")]
     let index = crate::test_switches::delayed(index);
     Ok(index)
-}
-
-/// Refuses several groups where there are replicas: clients of a cluster know one leader. Errors: `Unsupported`.
-fn check_group_count(groups: u32) -> Result<()> {
-    let what = "a brick that others replicate has one group: format it with --groups 1";
-    if groups == 1 { Ok(()) } else { Err(Error::new(Kind::Unsupported, what).with(groups)) }
 }
 
 async fn open_groups(

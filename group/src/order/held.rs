@@ -2,7 +2,7 @@
 //! reads these groups. Nothing awaits while the locks are held: missing rows are loaded after they were released, then
 //! `evaluate` runs again.
 
-use crate::Groups;
+use crate::{Groups, Spread};
 use crate::order::fetched::Fetched;
 use crate::replica::across::Want;
 use crate::state::State;
@@ -86,8 +86,8 @@ pub struct HeldView<'h, 'a> {
     pub session: SessionId,
     /// The wall clock.
     pub now: Time,
-    /// The group of a new directory.
-    pub spread: GroupId,
+    /// The place of a new directory.
+    pub spread: Spread,
     /// The inode that was seen last and the number of blocks in its row, if the overlay has no change of the inode.
     pub counted: Option<(Ino, u64)>,
     /// The part of other groups as it was fetched; None where all groups share one log, and are held.
@@ -103,7 +103,7 @@ impl<'h, 'a> HeldView<'h, 'a> {
     pub fn new(
         held: &'h mut Held<'a>,
         (volume, session): (VolumeId, SessionId),
-        (now, spread): (Time, GroupId),
+        (now, spread): (Time, Spread),
         fetched: Option<&'h Fetched>,
     ) -> HeldView<'h, 'a> {
         HeldView { held, volume, session, now, spread, counted: None, fetched, wanted: None, barred: false }
@@ -252,8 +252,13 @@ impl View for HeldView<'_, '_> {
         let (volume, session) = (self.volume, self.session);
         Ok(self.at_hand(ino.group())?.holds_for((volume, session), ino))
     }
-    fn spread(&mut self, _: Ino) -> GroupId {
-        self.spread
+    fn spread(&mut self, parent: Ino) -> GroupId {
+        let Spread { group, stays } = self.spread;
+        if !stays {
+            return group;
+        }
+        let is_root = matches!(self.inode(parent), Seen::Known(Some(inode)) if inode.parent == parent);
+        if is_root { group } else { parent.group() }
     }
     fn now(&self) -> Time {
         self.now

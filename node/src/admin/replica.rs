@@ -13,7 +13,16 @@ pub struct Replica {
     pub leads: bool,
     /// The node that leads, as far as this one knows.
     pub leader: Option<String>,
-    /// The term.
+    /// Number of its groups.
+    #[serde(default)]
+    pub groups: u32,
+    /// Groups of which it serves clients.
+    #[serde(default)]
+    pub leads_groups: u32,
+    /// Groups of which it knows who leads them.
+    #[serde(default)]
+    pub led_groups: u32,
+    /// The term of the group with the catalogue of volumes; what follows are sums over all groups.
     pub term: u64,
     /// The last record in its log.
     pub last: u64,

@@ -16,6 +16,7 @@ use std::io::Read;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use store::format::Uuid;
+use wire::codec::hello::SERVED_GROUPS_MAX;
 
 /// The file's name.
 pub const FILE: &str = "cluster.json";
@@ -23,12 +24,17 @@ pub const FILE: &str = "cluster.json";
 const VERSION_LOCAL: u32 = 1;
 /// The form of the file of a cluster that has a name, and addresses of several machines.
 const VERSION: u32 = 2;
+/// The same of one whose bricks have several groups: a build that knows of one alone would serve that one.
+const VERSION_GROUPS: u32 = 3;
 /// Longest file: that of a thousand nodes is shorter.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest path of a Unix socket; the kernel has room for 108 bytes with the one behind the last.
 pub const SOCKET_BYTES_MAX: usize = 107;
 /// Longest name of a node.
 const NAME_BYTES_MAX: usize = 64;
+/// Number of groups of a new cluster's bricks, each of which another node may lead: two for each of three nodes, so that all lead as many, and
+/// two nodes as many as two can while the third one is away. Each costs a client a session, and a connection per core.
+pub const GROUPS: u32 = 6;
 /// Most nodes.
 const NODES_MAX: usize = 64;
 
@@ -41,6 +47,8 @@ pub struct Cluster {
     pub name: Option<ClientName>,
     /// Number of nodes that it is to have: its groups start once there are as many.
     pub wanted: usize,
+    /// Number of groups of each brick.
+    pub groups: u32,
     /// Its nodes, at least one.
     pub nodes: Vec<Place>,
 }
@@ -83,6 +91,9 @@ struct File {
     name: Option<ClientName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wanted: Option<usize>,
+    /// None of a cluster that a build made which knew of one group alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<u32>,
     nodes: Vec<FileNode>,
 }
 
@@ -196,11 +207,16 @@ impl Cluster {
             peers: node.peers.clone(),
         };
         let file = File {
-            version: if self.name.is_some() { VERSION } else { VERSION_LOCAL },
+            version: match &self.name {
+                _ if self.groups > 1 => VERSION_GROUPS,
+                Some(_) => VERSION,
+                None => VERSION_LOCAL,
+            },
             cluster: to_hex(&self.id),
             brick: brick.map(|brick| to_hex(&brick.0)),
             name: self.name.clone(),
             wanted: self.name.as_ref().map(|_| self.wanted),
+            groups: (self.groups > 1).then_some(self.groups),
             nodes: self.nodes.iter().map(node).collect(),
         };
         serde_json::to_string_pretty(&file).expect("plain data is JSON") + "\n"
@@ -220,7 +236,7 @@ fn wrong(what: impl std::fmt::Display) -> Error {
 fn parse(bytes: &[u8]) -> Result<(Cluster, Option<Uuid>)> {
     // The version comes first: another one may have other fields.
     let value: serde_json::Value = serde_json::from_slice(bytes).map_err(wrong)?;
-    if value["version"].as_u64().is_some_and(|version| version > VERSION.into()) {
+    if value["version"].as_u64().is_some_and(|version| version > VERSION_GROUPS.into()) {
         let what = "the file of a cluster was written by a newer version; upgrade this machine";
         return Err(Error::new(Kind::Newer, what));
     }
@@ -235,7 +251,8 @@ fn parse(bytes: &[u8]) -> Result<(Cluster, Option<Uuid>)> {
     };
     let nodes: Vec<_> = file.nodes.into_iter().map(node).collect::<Result<_>>()?;
     let wanted = file.wanted.unwrap_or(nodes.len());
-    let cluster = Cluster { id: uuid(&file.cluster)?, name: file.name, wanted, nodes };
+    let groups = file.groups.unwrap_or(1);
+    let cluster = Cluster { id: uuid(&file.cluster)?, name: file.name, wanted, groups, nodes };
     check(&cluster).map_err(wrong)?;
     let brick = file.brick.map(|brick| uuid(&brick).map(Uuid)).transpose()?;
     match brick {
@@ -249,6 +266,9 @@ fn check(cluster: &Cluster) -> Result<(), String> {
     let (nodes, wanted) = (cluster.nodes.len(), cluster.wanted);
     if !(1..=NODES_MAX).contains(&wanted) || !(1..=wanted).contains(&nodes) {
         return Err(format!("it has {nodes} nodes and is to have {wanted}"));
+    }
+    if !(1..=SERVED_GROUPS_MAX).contains(&cluster.groups) {
+        return Err(format!("its bricks have {} groups", cluster.groups));
     }
     let (mut names, mut bricks, mut replicas, mut places) =
         <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
@@ -294,7 +314,7 @@ mod tests {
             clients: Spot::Local(format!("/srv/c/n{number}.clients").into()),
             peers: Spot::Local(format!("/srv/c/n{number}.peers").into()),
         };
-        Cluster { id: [0xab; 16], name: None, wanted: 3, nodes: (1..=3).map(node).collect() }
+        Cluster { id: [0xab; 16], name: None, wanted: 3, groups: 1, nodes: (1..=3).map(node).collect() }
     }
     fn of_machines(nodes: u8) -> Cluster {
         let address = |number: u8, port: u16| Spot::Remote(format!("10.0.0.{number}:{port}").parse().expect("one"));
@@ -306,7 +326,7 @@ mod tests {
             peers: address(number, 7401),
         };
         let name = Some("prod".parse().expect("a name"));
-        Cluster { id: [0xab; 16], name, wanted: 3, nodes: (1..=nodes).map(node).collect() }
+        Cluster { id: [0xab; 16], name, wanted: 3, groups: 6, nodes: (1..=nodes).map(node).collect() }
     }
     fn refusal(text: &str) -> String {
         let error = parse(text.as_bytes()).expect_err(text);
@@ -357,11 +377,12 @@ mod tests {
         assert!(changed("/srv/c/n3.peers", &format!("/{}", "x".repeat(107))).contains("at most 107 bytes"));
         let machines = of_machines(3).text(None);
         assert!(refusal(&machines.replace("\"wanted\": 3", "\"wanted\": 2")).contains("is to have 2"));
+        assert!(refusal(&machines.replace("\"groups\": 6", "\"groups\": 65")).contains("65 groups"));
         assert!(refusal(&machines.replace("10.0.0.3:7401", "/srv/c/n3")).contains("no address of such a cluster"));
         assert!(changed("\"version\"", "\"colour\": 3, \"version\"").contains("colour"));
         let stranger = cluster().text(Some(Uuid([9; 16])));
         assert!(refusal(&stranger).contains("none of the members"));
-        let newer = parse(good.replace("\"version\": 1", "\"version\": 3").as_bytes()).expect_err("newer");
+        let newer = parse(good.replace("\"version\": 1", "\"version\": 4").as_bytes()).expect_err("newer");
         assert_eq!(newer.kind, Kind::Newer);
     }
 }

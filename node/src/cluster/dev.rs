@@ -3,7 +3,7 @@
 //! Promises: one process at a time runs the cluster; making it can be interrupted and done again; a directory that others may write, or that
 //! holds something else, is refused. Absent by design: anything of it that a node needs, which lies in its brick's directory.
 
-use super::config::{Cluster, FILE, Place, SOCKET_BYTES_MAX, Spot};
+use super::config::{Cluster, FILE, GROUPS, Place, SOCKET_BYTES_MAX, Spot};
 use crate::assembly;
 use crate::cli::Geometry;
 use crate::directory;
@@ -129,10 +129,11 @@ impl Home {
         let failed = |error: Error| Failure::of(format!("can't make the cluster {shown}"), &error);
         self.begin_making()?;
         let size = Some(size.map_or_else(|| self.size(), Ok)?);
-        // One group: so a change is one record of one order, whatever it concerns.
+        let groups = Some(GROUPS);
         let geometry =
-            Geometry { size, segment_size: None, groups: Some(1), device: None, flash: Vec::new(), disk: Vec::new() };
-        let mut cluster = Cluster { id: secret()?, name: None, wanted: NODES as usize, nodes: Vec::new() };
+            Geometry { size, segment_size: None, groups, device: None, flash: Vec::new(), disk: Vec::new() };
+        let (id, wanted) = (secret()?, NODES as usize);
+        let mut cluster = Cluster { id, name: None, wanted, groups: GROUPS, nodes: Vec::new() };
         for number in 1..=NODES {
             let name = format!("n{number}");
             let data = directory::make(&directory.path().join(&name))?;
@@ -227,7 +228,7 @@ mod tests {
     fn made(home: &Home, id: [u8; 16]) -> Cluster {
         let path = home.directory.path();
         let node = |number: u8| place(path, format!("n{number}"), Uuid([number; 16]), number.into());
-        let cluster = Cluster { id, name: None, wanted: 3, nodes: (1..=3).map(node).collect() };
+        let cluster = Cluster { id, name: None, wanted: 3, groups: GROUPS, nodes: (1..=3).map(node).collect() };
         for node in &cluster.nodes {
             let data = directory::make(&path.join(&node.name)).expect("ours");
             cluster.write(&data, Some(node.brick)).expect("writable");

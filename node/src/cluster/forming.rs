@@ -5,7 +5,7 @@
 //! not been told serves nobody; whoever was interrupted goes on. Absent by design: anything of groups, which start once the cluster is whole.
 
 use super::badge::{Badge, News, files, first_files};
-use super::config::{Cluster, Place, Spot};
+use super::config::{Cluster, GROUPS, Place, Spot};
 use crate::daemon::say;
 use crate::failure::Failure;
 use crate::host::Signals;
@@ -46,6 +46,13 @@ struct Wanted {
     name: ClientName,
     clients: control::Address,
     peers: control::Address,
+    /// The number of its groups. Builds that know of one alone say nothing of it.
+    #[serde(default = "one")]
+    groups: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// A new cluster's name, and the first node's place.
@@ -80,8 +87,13 @@ pub fn create(data: &Directory, first: &First<'_>, now_s: u64) -> std::result::R
     let wanted = ServerWish { brick, name: first.node.clone(), clients: clients.clone(), peers };
     let chain = network.admit_server(&joining.token().secret, &joining.request, &wanted, now_s).map_err(failed)?;
     joining.finish(chain).map_err(failed)?;
-    let mut cluster =
-        Cluster { id: network.cluster().0, name: Some(first.cluster.clone()), wanted: first.wanted, nodes: Vec::new() };
+    let mut cluster = Cluster {
+        id: network.cluster().0,
+        name: Some(first.cluster.clone()),
+        wanted: first.wanted,
+        groups: GROUPS,
+        nodes: Vec::new(),
+    };
     take_in(&mut cluster, &network);
     match data.file(TELLS, Access::Create) {
         Err(error) if error.kind != Kind::Exists => return Err(failed(error)),
@@ -103,7 +115,7 @@ pub fn join(
     let name = token.name.clone();
     let held = files(data).map_err(failed)?;
     let joining = client::begin(&held, &name, token).map_err(failed)?;
-    let wanted = Wanted { brick: control::Uuid(brick.0), name: node.clone(), clients, peers };
+    let wanted = Wanted { brick: control::Uuid(brick.0), name: node.clone(), clients, peers, groups: GROUPS };
     let join = Join {
         secret: joining.token().secret.0.into(),
         name: node.as_str().into(),
@@ -343,8 +355,12 @@ impl Taking {
                 return Err(Error::new(Kind::Busy, what));
             }
             (Some(secret), _) => {
-                let Wanted { brick, name, clients, peers } = serde_json::from_slice(&join.server)
+                let Wanted { brick, name, clients, peers, groups } = serde_json::from_slice(&join.server)
                     .map_err(|error| Error::new(Kind::Invalid, "a brick says nothing of itself").with(error))?;
+                if groups != cluster.groups {
+                    let what = "the bricks of a cluster have as many groups each: format the brick anew, by the build that the other nodes have";
+                    return Err(Error::new(Kind::Unsupported, what).with(format_args!("{groups}, not {}", cluster.groups)));
+                }
                 let wish = ServerWish { brick, name, clients, peers };
                 check_place(cluster, &wish)?;
                 let chain = network.admit_server(&Secret(*secret), &join.request, &wish, now_s)?;

@@ -6,7 +6,7 @@ use crate::admin::protocol::{Answer, Heal, NetworkRequest, PeerState, Replica, t
 use crate::assembly::{Brick, on_core};
 use crate::failure::{Exit, Failure};
 use crate::join;
-use crate::network::{Desk, Keeper, expel, not_listening, now_s, sessions_of};
+use crate::network::{Desk, Keeper, expel, not_listening, now_s, sessions_in};
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Kind, ReplicaId, Result, VolumeId};
 use group::{ReplicaStatus, Replicas};
@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 const BEGINS: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The only group of a brick that others replicate: so each change is one record of one order.
+/// The group with the catalogue of volumes: whoever leads it answers operators.
 pub const GROUP: GroupId = GroupId(0);
 
 /// A member of a cluster.
@@ -81,6 +81,15 @@ impl Member {
                 let what = "the brick is another than its file of the cluster says: bring the file's own brick back";
                 Err(Error::new(Kind::Invalid, what).with(FILE).with(brick))
             }
+        }
+    }
+    /// Refuses a brick that has another number of groups than the cluster's others. Errors: `Invalid`.
+    pub fn check_groups(&self, groups: u32) -> Result<()> {
+        let wanted = self.cluster.groups;
+        let what = "the brick has another number of groups than its file of the cluster says: bring the file's own brick back";
+        match groups == wanted {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Invalid, what).with(FILE).with(format_args!("{groups} instead of {wanted}"))),
         }
     }
     /// The members of each group.
@@ -211,7 +220,8 @@ impl Node {
     }
     /// Renews the brick's certificate if it is time, through whoever leads. The outcome, for an operator; what went wrong is tried again.
     pub fn look(&self, brick: &Brick) -> Option<String> {
-        let Far { badge, tried, .. } = self.far.as_ref()?;
+        let Far { badge, tried, desk } = self.far.as_ref()?;
+        desk.keeper.follow(&*brick.reactors().ok()?);
         let mut tried = tried.lock().expect("no panic while held");
         let is_soon = tried.as_ref().is_some_and(|(at, _)| at.elapsed() < AGAIN);
         if is_soon || !badge.is_due(now_s(brick.runtime())) {
@@ -232,7 +242,8 @@ impl Node {
         let world = (&*brick.reactors()?, runtime);
         badge.renew(join::renewed(world, addresses, &badge.as_client(runtime)?, badge.request()?)?)?;
         brick.groups().renew_credentials(badge.credentials(Strangers::Refused, runtime)?);
-        if let Some(server) = self.leading.server() {
+        if let Some((_, server)) = self.leading.servers().first() {
+            // All come in by one door.
             server.renew(badge.credentials(Strangers::Heard, runtime)?);
         }
         Ok(())
@@ -273,42 +284,52 @@ impl Node {
     }
     /// Hangs up on a volume's clients, which come again and learn what was changed of it.
     pub fn hang_up(&self, brick: &Brick, volume: VolumeId) {
-        if let Some(server) = self.leading.server() {
-            let sessions = sessions_of(brick.groups(), |holder| holder.volume == volume);
+        for (group, server) in self.leading.servers() {
+            let sessions = sessions_in(brick.groups(), group, |holder| holder.volume == volume);
             sessions.into_iter().for_each(|session| server.hang_up(session));
         }
     }
     /// Ends the sessions of a volume.
     pub fn expel_from(&self, brick: &Brick, volume: VolumeId) -> Result<()> {
-        let Some(server) = self.leading.server() else { return Ok(()) };
-        expel(&*brick.reactors()?, (brick.groups(), &server), |holder| holder.volume == volume)
+        for (group, server) in self.leading.servers() {
+            let sessions = sessions_in(brick.groups(), group, |holder| holder.volume == volume);
+            expel(&*brick.reactors()?, sessions, &server)?;
+        }
+        Ok(())
     }
     /// Number of clients' requests that are under way.
     pub fn under_way(&self) -> usize {
-        self.leading.server().map_or(0, |server| server.under_way())
+        self.leading.servers().iter().map(|(_, server)| server.under_way()).sum()
     }
-    /// The state of its replica.
+    /// The state of its replicas: records of all groups are added up, and who leads is said of the group with the catalogue.
     pub fn status(&self, brick: &Brick) -> Option<Replica> {
         let groups = brick.groups();
-        let ReplicaStatus { term, leader, last, committed, applied, rebuilt, needs_heal, heal, .. } =
-            groups.replica_status(GROUP)?;
+        let ReplicaStatus { term, leader, .. } = groups.replica_status(GROUP)?;
         let named = |replica: ReplicaId| self.member.cluster.of_replica(replica.0).map(|node| node.name.clone());
+        let all: Vec<_> = groups.numbers().filter_map(|group| groups.replica_status(group)).collect();
+        let sum = |of: &dyn Fn(&ReplicaStatus) -> u64| all.iter().map(of).sum::<u64>();
+        let heals: Vec<_> = all.iter().filter_map(|status| status.heal).collect();
+        let began_ns = heals.iter().map(|heal| heal.began_ns).min();
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
         Some(Replica {
             cluster: to_hex(&self.member.cluster.id),
             node: self.name().to_string(),
             leads: groups.serves(GROUP) && self.leading.server().is_some(),
             leader: leader.and_then(named),
+            groups: all.len() as u32,
+            leads_groups: self.leading.servers().len() as u32,
+            led_groups: all.iter().filter(|status| status.leader.is_some()).count() as u32,
             term: term.0,
-            last: last.0,
-            committed: committed.0,
-            applied: applied.0,
-            rebuilt,
-            needs_heal,
-            heal: heal.map(|heal| Heal {
-                rows: heal.rows,
-                left_bytes: heal.blocks_left * BLOCK_BYTES as u64,
-                filled_bytes: heal.blocks_filled * BLOCK_BYTES as u64,
-                began: heal.began_ns / 1_000_000_000,
+            last: sum(&|status| status.last.0),
+            committed: sum(&|status| status.committed.0),
+            applied: sum(&|status| status.applied.0),
+            rebuilt: sum(&|status| status.rebuilt),
+            needs_heal: sum(&|status| status.needs_heal),
+            heal: began_ns.map(|began_ns| Heal {
+                rows: heals.iter().any(|heal| heal.rows),
+                left_bytes: bytes(heals.iter().map(|heal| heal.blocks_left).sum()),
+                filled_bytes: bytes(heals.iter().map(|heal| heal.blocks_filled).max().unwrap_or_default()),
+                began: began_ns / 1_000_000_000,
                 error: groups.heal_error().map(|error| error.to_string()),
             }),
             peers: self.peers(brick),
@@ -328,7 +349,10 @@ impl Node {
         let told = self.member.others().map(|(_, node)| {
             let reach = brick.groups().reach(brick_id(node)).unwrap_or_default();
             let error = (!reach.is_connected).then_some(reach.error).flatten();
-            let follows = brick.groups().follower(GROUP, brick_id(node));
+            // In the groups that this node leads.
+            let follows: Vec<_> = (brick.groups().numbers())
+                .filter_map(|group| brick.groups().follower(group, brick_id(node)))
+                .collect();
             let acks = follows.iter().flat_map(|follows| &follows.acknowledged);
             let (acknowledged, acknowledged_ns) =
                 acks.fold((0, 0), |(count, took_ns), acks| (count + acks.count, took_ns + acks.took_ns));
@@ -336,11 +360,11 @@ impl Node {
                 node: node.name.clone(),
                 connected: reach.is_connected,
                 error: error.map(|error| error.to_string()),
-                lacks: follows.as_ref().map(|follows| follows.lacks),
-                heals: follows.as_ref().is_some_and(|follows| follows.heals),
+                lacks: (!follows.is_empty()).then(|| follows.iter().map(|follows| follows.lacks).sum()),
+                heals: follows.iter().any(|follows| follows.heals),
                 acknowledged,
                 acknowledged_ns,
-                needed: follows.map_or(0, |follows| follows.needed),
+                needed: follows.iter().map(|follows| follows.needed).sum(),
             }
         });
         told.collect()
@@ -364,7 +388,7 @@ mod tests {
             clients: Spot::Local(format!("/c/n{number}.clients").into()),
             peers: Spot::Local(format!("/c/n{number}.peers").into()),
         };
-        Cluster { id: [7; 16], name: None, wanted: 3, nodes: (1..=3).map(node).collect() }
+        Cluster { id: [7; 16], name: None, wanted: 3, groups: 1, nodes: (1..=3).map(node).collect() }
     }
 
     #[test]

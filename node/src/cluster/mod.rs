@@ -15,5 +15,6 @@ pub mod state;
 
 pub use badge::Badge;
 pub use config::{Cluster, is_cluster};
+pub use config::GROUPS;
 pub use member::{GROUP, Member, Node, refuse_alone};
 pub use nodes::Nodes;

@@ -193,7 +193,13 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
     };
     // Also the node that leads may lack some.
     let lacks_blocks = nodes.iter().find_map(|node| Some((&*node.name, node.replica.as_ref()?.heal.as_ref()?)));
+    // As the node knows that knows most.
+    let unled = nodes.iter().filter_map(|node| node.replica.as_ref()).map(|replica| replica.groups - replica.led_groups);
+    let unled = unled.min().unwrap_or(0);
     let health = match &leader {
+        Some(_) if unled > 0 && all - away.len() >= majority => {
+            format!("{unled} groups of files have no leader: the nodes are finding one, and who uses them waits; ask again in some seconds")
+        }
         _ if all - away.len() < majority => format!("no majority: {}; programs wait", lacking()),
         None => "no leader: the nodes are finding one, and programs wait; ask again in some seconds".to_string(),
         Some(leader) if there == all => match lacks_blocks {
@@ -207,7 +213,7 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
             format!("{there} of {all} bricks: {}, {leader} leads; {} more may fail", lacking(), there - majority)
         }
     };
-    let healthy = there == all && leader.is_some() && lacks_blocks.is_none();
+    let healthy = there == all && leader.is_some() && unled == 0 && lacks_blocks.is_none();
     ClusterState { healthy, health, leader, nodes }
 }
 
@@ -265,6 +271,18 @@ mod tests {
             assert!(told.starts_with(expected), "{told}");
             assert_eq!(healthy, is_healthy, "{told}");
         }
+    }
+
+    #[test]
+    fn a_group_that_nobody_leads_is_told() {
+        let node = |name: &str, state, led_groups| {
+            let replica = Some(Box::new(Replica { groups: 6, led_groups, ..Replica::default() }));
+            NodeState { name: name.into(), state, pid: None, read_only: None, error: None, replica }
+        };
+        let with = |led| whole(vec![node("n1", Part::Leads, led), node("n2", Part::Follows, led - 1)], 2);
+        assert!(with(6).healthy);
+        let state = with(4);
+        assert!(!state.healthy && state.health.starts_with("2 groups of files have no leader"), "{}", state.health);
     }
 
     #[test]
@@ -332,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_node_that_can_do_nothing_is_away() {
-        let cluster = Cluster { id: [7; 16], name: None, wanted: 0, nodes: Vec::new() };
+        let cluster = Cluster { id: [7; 16], name: None, wanted: 0, groups: 1, nodes: Vec::new() };
         let replica = Replica { cluster: "07".repeat(16), leads: true, ..Replica::default() };
         let state = |status: Status| node("n1".into(), Some(status), &cluster).state;
         let good = Status { replica: Some(Box::new(replica.clone())), ..Status::default() };

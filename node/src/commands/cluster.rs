@@ -13,7 +13,7 @@ use crate::cli::{
 use crate::cluster::dev::{Home, brick, existing};
 use crate::cluster::forming::{self, First};
 use crate::cluster::state::{self, ClusterState, NodeState};
-use crate::cluster::{Cluster, Member, Nodes};
+use crate::cluster::{Cluster, GROUPS, Member, Nodes};
 use crate::daemon::{Running, Until, Ways, say};
 use crate::directory;
 use crate::failure::{Exit, Failure};
@@ -144,11 +144,10 @@ impl Making {
                 Failure::new(Exit::Failed, text).next(format!("start it: sinter serve {}", data.path().display()))
             );
         }
-        // One group: so a change is one record of one order.
         let geometry = Geometry {
             size: options.size,
             segment_size: None,
-            groups: Some(1),
+            groups: Some(GROUPS),
             device: None,
             flash: Vec::new(),
             disk: Vec::new(),
@@ -306,6 +305,7 @@ fn table(cluster: &ClusterState) -> String {
     let columns = [
         ("node", Align::Left),
         ("state", Align::Left),
+        ("leads groups", Align::Right),
         ("term", Align::Right),
         ("committed", Align::Right),
         ("applied", Align::Right),
@@ -324,6 +324,7 @@ fn table(cluster: &ClusterState) -> String {
         table.row(vec![
             name.clone(),
             told,
+            replica.map_or("-".to_string(), |replica| format!("{} of {}", replica.leads_groups, replica.groups)),
             figure(replica.map(|replica| replica.term)),
             figure(replica.map(|replica| replica.committed)),
             figure(replica.map(|replica| replica.applied)),

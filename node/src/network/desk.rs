@@ -4,7 +4,7 @@ use super::identity;
 use super::keeper::{Keeper, sessions_of};
 use crate::admin::protocol::{Answer, Attached, Granted, Invited, Joined, NetworkRequest, TokenMade};
 use crate::assembly::{Brick, on_core};
-use base::{Error, Kind, Result, VolumeId};
+use base::{Error, Kind, Result, SessionId, VolumeId};
 use control::{Address as Place, ClientName, Grant, Invitation, Rights, Role, Token, Wish};
 use group::{Groups, Scope};
 use layer::Served;
@@ -57,7 +57,7 @@ impl Desk {
             NetworkRequest::RevokeClient { name } => {
                 self.keeper.change(|network, now_s| network.revoke_client(name, now_s))?;
                 let is_meant = |holder: &base::Holder| holder.client.as_bytes() == name.as_bytes();
-                expel(&*brick.reactors()?, (brick.groups(), server), is_meant)?;
+                expel(&*brick.reactors()?, sessions_of(brick.groups(), is_meant), server)?;
                 Ok(Answer::Done)
             }
         }
@@ -94,13 +94,8 @@ pub fn attached(groups: &Groups, server: &Server<Served>, volumes: &[base::Volum
     told.collect()
 }
 
-/// Ends the sessions that `is_meant` picks, with their connections.
-pub fn expel(
-    reactors: &Reactors,
-    (groups, server): (&Groups, &Arc<Server<Served>>),
-    is_meant: impl Fn(&base::Holder) -> bool,
-) -> Result<()> {
-    let sessions = sessions_of(groups, is_meant);
+/// Ends sessions, with their connections.
+pub fn expel(reactors: &Reactors, sessions: Vec<SessionId>, server: &Arc<Server<Served>>) -> Result<()> {
     let server = server.clone();
     on_core(reactors, move || async move {
         for session in sessions {

@@ -1,14 +1,18 @@
 //! The keeper of certificates and rights of a brick that listens: `control::Network`, as connections ask it. A brick that is alone has
 //! them in its directory; one of a cluster has what the cluster replicates (`replicated`), while it leads.
 
-use super::replicated::Replicated;
+use super::desk::expel;
+use super::replicated::{Replica, Replicated};
 use crate::cluster::Badge;
-use base::{Error, Holder, Kind, Name, Result, SessionId};
-use control::{Bearer, Certificate, Chain, Files, Grant, Held, Identity, Network, Secret};
-use group::{Groups, Scope};
+use base::{Error, GroupId, Holder, Ino, Kind, Name, Result, SessionId};
+use control::{Bearer, Certificate, Chain, FILE, Files, Grant, Held, Identity, Network, Secret};
+use group::Groups;
 use layer::{Gate, Recognised, Right, Served, Tenures};
 use runtime::Runtime;
+use runtime::real::Reactors;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 use wire::codec::TEXT_BYTES_MAX;
 use wire::codec::hello::{Join, Joined, Reason, Refused};
 use wire::server::Server;
@@ -25,16 +29,37 @@ pub struct Keeper {
     known: Mutex<Option<Arc<Network<()>>>>,
     runtime: Runtime,
     groups: Arc<Groups>,
-    server: Mutex<Weak<Server<Served>>>,
+    /// The servers of the groups that are served, by group; that of a brick that is alone under 0.
+    servers: Mutex<BTreeMap<GroupId, Weak<Server<Served>>>>,
+    /// What was followed last, where another brick leads the group with the network side.
+    followed: Mutex<Followed>,
     encryption: Encryption,
     /// The brick's own certificate in its cluster; None of a brick that is alone.
     badge: Option<Arc<Badge>>,
 }
 
-/// The sessions of clients of other machines whose holder `is_meant` picks.
+/// The sessions of clients of other machines whose holder `is_meant` picks, as the group with the catalogue knows them.
 pub fn sessions_of(groups: &Groups, is_meant: impl Fn(&Holder) -> bool) -> Vec<SessionId> {
-    let meant = groups.network_sessions(Scope::All).into_iter().filter(|known| is_meant(&known.holder));
-    meant.map(|known| known.session).collect()
+    sessions_in(groups, CATALOGUE, is_meant)
+}
+
+/// The same, as a group knows them.
+pub fn sessions_in(groups: &Groups, group: GroupId, is_meant: impl Fn(&Holder) -> bool) -> Vec<SessionId> {
+    let known = groups.network_sessions(groups.scope_of(group));
+    known.into_iter().filter(|known| is_meant(&known.holder)).map(|known| known.session).collect()
+}
+
+/// The group with the catalogue of volumes, and the files of a cluster's network side.
+const CATALOGUE: GroupId = GroupId(0);
+/// Interval at which a brick looks whether the network side was changed by whoever leads that group.
+const FOLLOW: Duration = Duration::from_secs(1);
+
+/// What a brick has followed.
+#[derive(Default)]
+struct Followed {
+    looked: Option<Instant>,
+    /// The inode of the file that was read last: each change makes another one.
+    ino: Option<Ino>,
 }
 
 /// The time in seconds since 1970.
@@ -52,15 +77,17 @@ impl Keeper {
     ) -> Result<Keeper> {
         let mut network = network.boxed();
         network.renew_server(now_s(runtime))?;
-        let (runtime, groups, server) = (runtime.clone(), groups.clone(), Mutex::default());
-        let known = Mutex::new(Some(Arc::new(network.known())));
-        Ok(Keeper { network: Mutex::new(Some(network)), known, runtime, groups, server, encryption, badge: None })
+        let (runtime, groups, servers) = (runtime.clone(), groups.clone(), Mutex::default());
+        let (known, followed) = (Mutex::new(Some(Arc::new(network.known()))), Mutex::default());
+        let network = Mutex::new(Some(network));
+        Ok(Keeper { network, known, runtime, groups, servers, followed, encryption, badge: None })
     }
     /// The keeper of a brick of a cluster, which knows nothing until it leads.
     pub fn of_cluster(runtime: &Runtime, groups: &Arc<Groups>, badge: &Arc<Badge>) -> Keeper {
         let (runtime, groups, badge) = (runtime.clone(), groups.clone(), Some(badge.clone()));
-        let (network, known, server) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Keeper { network, known, runtime, groups, server, encryption: Encryption::On, badge }
+        let (network, known, servers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let followed = Mutex::default();
+        Keeper { network, known, runtime, groups, servers, followed, encryption: Encryption::On, badge }
     }
     /// The wish for what goes over the network.
     pub fn encryption(&self) -> Encryption {
@@ -121,11 +148,74 @@ impl Keeper {
             Ok((chain, network.epoch() != before))
         })
     }
+    /// The servers of the groups that are served.
+    fn servers(&self) -> Vec<(GroupId, Arc<Server<Served>>)> {
+        let servers = self.servers.lock().expect("no panic while held");
+        servers.iter().filter_map(|(group, server)| Some((*group, server.upgrade()?))).collect()
+    }
     /// Ends the connections of a client, which comes again and gets its new rights.
     fn hang_up(&self, client: &[u8]) {
-        let Some(server) = self.server.lock().expect("no panic while held").upgrade() else { return };
-        let sessions = sessions_of(&self.groups, |holder| holder.client.as_bytes() == client);
-        sessions.into_iter().for_each(|session| server.hang_up(session));
+        for (group, server) in self.servers() {
+            let sessions = sessions_in(&self.groups, group, |holder| holder.client.as_bytes() == client);
+            sessions.into_iter().for_each(|session| server.hang_up(session));
+        }
+    }
+    /// Looks, where another brick leads the group with the network side, whether that has changed it: who lost rights or was revoked is not
+    /// served here any more, within seconds.
+    pub fn follow(&self, reactors: &Reactors) {
+        let is_due = {
+            let mut followed = self.followed.lock().expect("no panic while held");
+            let is_due = followed.looked.is_none_or(|looked| looked.elapsed() >= FOLLOW);
+            if is_due {
+                followed.looked = Some(Instant::now());
+            }
+            is_due
+        };
+        if !is_due || self.servers().is_empty() {
+            return;
+        }
+        let Some(before) = self.read_followed() else { return };
+        let known = self.known.lock().expect("no panic while held").clone();
+        let (Some(before), Some(known)) = (before, known) else { return };
+        for (name, client) in before.clients() {
+            let now = known.clients().get(name);
+            if now == Some(client) {
+                continue;
+            }
+            let is_meant = |holder: &Holder| holder.client.as_bytes() == name.as_str().as_bytes();
+            if now.is_some_and(|now| now.revoked_s.is_none()) {
+                self.hang_up(name.as_str().as_bytes());
+                continue;
+            }
+            for (group, server) in self.servers() {
+                // What can't be ended now is refused when it comes again.
+                drop(expel(reactors, sessions_in(&self.groups, group, is_meant), &server));
+            }
+        }
+    }
+    /// Takes what this brick's own replica has of the network side, if another brick leads it. What was known before; None if nothing has
+    /// changed, or this brick leads.
+    fn read_followed(&self) -> Option<Option<Arc<Network<()>>>> {
+        let badge = self.badge.as_ref()?;
+        // Under the lock of changes: who begins to lead reads for itself.
+        let _kept = self.network.lock().expect("no panic while held");
+        if self.groups.leads(CATALOGUE) {
+            return None;
+        }
+        let mut followed = self.followed.lock().expect("no panic while held");
+        let files = Replica::new(&self.groups);
+        let ino = files.ino(FILE).ok()??;
+        if followed.ino == Some(ino) && self.known.lock().expect("no panic while held").is_some() {
+            return None;
+        }
+        let network = Network::open_of_cluster(files, badge.cluster()).ok()??;
+        followed.ino = Some(ino);
+        let mut known = self.known.lock().expect("no panic while held");
+        Some(known.replace(Arc::new(network.known())))
+    }
+    /// True if what this brick knows may be older than what another one that leads has told a client.
+    fn may_be_behind(&self) -> bool {
+        self.badge.is_some() && !self.groups.leads(CATALOGUE)
     }
 }
 
@@ -133,12 +223,23 @@ impl Gate for Keeper {
     fn recognise(&self, certificate: &[u8]) -> std::result::Result<Recognised, Refused> {
         let identity = Certificate(certificate.to_vec()).identity().map_err(|error| told(Reason::Stranger, &error))?;
         let now_s = now_s(&self.runtime);
-        let rights = self.read(|network| {
-            let is_ours = identity.subject.cluster == network.cluster();
-            let reason = if is_ours { Reason::Revoked } else { Reason::Cluster };
-            network.rights_of(&identity, now_s).cloned().map_err(|error| told(reason, &error))
-        });
-        let rights = rights.map_err(|error| told(Reason::Busy, &error))??;
+        let rights = || {
+            self.read(|network| {
+                let is_ours = identity.subject.cluster == network.cluster();
+                let reason = match is_ours {
+                    // Whoever leads the network side has the last word.
+                    true if self.may_be_behind() => Reason::Busy,
+                    true => Reason::Revoked,
+                    false => Reason::Cluster,
+                };
+                network.rights_of(&identity, now_s).cloned().map_err(|error| told(reason, &error))
+            })
+        };
+        let mut found = rights();
+        if !matches!(found, Ok(Ok(_))) && self.read_followed().is_some() {
+            found = rights();
+        }
+        let rights = found.map_err(|error| told(Reason::Busy, &error))??;
         let Bearer::Client(name) = &identity.subject.bearer else {
             return Err(Refused { reason: Reason::Stranger, text: "this is no client's certificate".into() });
         };
@@ -165,7 +266,11 @@ impl Gate for Keeper {
 }
 
 impl Tenures for Keeper {
-    fn begin(&self) -> Result<Credentials> {
+    fn begin(&self, group: GroupId) -> Result<Credentials> {
+        if group != CATALOGUE {
+            drop(self.read_followed());
+            return self.credentials();
+        }
         let badge = self.badge.as_ref().expect("a brick that is alone has no tenures");
         let mut kept = self.network.lock().expect("no panic while held");
         // Nobody is served yet who could use what was known before.
@@ -179,8 +284,8 @@ impl Tenures for Keeper {
         drop(kept);
         self.credentials()
     }
-    fn serves(&self, server: &Arc<Server<Served>>) {
-        *self.server.lock().expect("no panic while held") = Arc::downgrade(server);
+    fn serves(&self, group: GroupId, server: &Arc<Server<Served>>) {
+        self.servers.lock().expect("no panic while held").insert(group, Arc::downgrade(server));
     }
 }
 

@@ -11,7 +11,7 @@ mod users;
 
 pub use desk::{Desk, expel};
 pub use identity::{DIRECTORY, open, own_hosts, own_name, secret, with_port};
-pub use keeper::{Keeper, now_s, sessions_of};
+pub use keeper::{Keeper, now_s, sessions_in, sessions_of};
 pub use replicated::VOLUME;
 pub use users::users;
 
@@ -19,7 +19,7 @@ use crate::admin::protocol::{Answer, Attached, NetworkRequest};
 use crate::assembly::{Brick, on_core};
 use crate::cli::Listen;
 use crate::failure::{Exit, Failure};
-use base::{Error, Kind, Result, SessionId, VolumeId};
+use base::{Error, GroupId, Kind, Result, SessionId, VolumeId};
 use control::{Address as Place, ClientName};
 use group::Groups;
 use layer::{Served, Tenures};
@@ -68,7 +68,7 @@ impl Listener {
         let served = Served::new(groups.clone(), name.as_str(), cluster.0, brick.stack_of()).behind(keeper.clone());
         let known = sessions_of(groups, |_| true);
         let server = served.start(runtime, listener, Some(credentials), &known);
-        keeper.serves(&server);
+        keeper.serves(GroupId(0), &server);
         let (looked, desk) = (Mutex::new(Instant::now()), Desk { name, keeper });
         Ok(Some(Listener { address, groups: groups.clone(), desk, server, looked }))
     }
@@ -132,7 +132,7 @@ impl Listener {
 
     /// Ends the sessions of a volume.
     pub fn expel_from(&self, reactors: &Reactors, volume: VolumeId) -> Result<()> {
-        expel(reactors, (&self.groups, &self.server), |holder| holder.volume == volume)
+        expel(reactors, sessions_of(&self.groups, |holder| holder.volume == volume), &self.server)
     }
 
     /// The sessions of clients.

@@ -85,6 +85,59 @@ impl Replicated {
     }
 }
 
+/// The same files as this brick's replica has them, perhaps a moment behind whoever leads. They can't be changed here.
+pub struct Replica {
+    groups: Arc<Groups>,
+}
+
+impl Replica {
+    /// Those of these groups.
+    pub fn new(groups: &Arc<Groups>) -> Replica {
+        Replica { groups: groups.clone() }
+    }
+    /// The inode of a file, None if there is none.
+    pub fn ino(&self, name: &str) -> Result<Option<Ino>> {
+        Ok(self.look(name, 0)?.map(|(ino, _)| ino))
+    }
+    /// A file's inode, and its first bytes.
+    fn look(&self, name: &str, bytes_max: usize) -> Result<Option<(Ino, Vec<u8>)>> {
+        let name = Name::new(name.as_bytes())?;
+        wait(&self.groups, move |groups| async move {
+            let volumes = groups.volumes().await?;
+            let Some(volume) = volumes.into_iter().find(|volume| volume.name.as_bytes() == VOLUME.as_bytes()) else {
+                return Ok(None);
+            };
+            let context = Context::own(volume.id, Span::start(groups.store().runtime.stamp()));
+            groups.peek(&context, volume.root, &name, bytes_max).await
+        })
+    }
+}
+
+impl Files for Replica {
+    fn read(&self, name: &str, bytes_max: usize) -> Result<Option<Found>> {
+        Ok(self.look(name, bytes_max)?.map(|(_, bytes)| Found { bytes, is_open_to_others: false }))
+    }
+    fn write(&self, _: &str, _: &[u8]) -> Result<()> {
+        Err(elsewhere())
+    }
+    fn flush(&self, _: &str) -> Result<()> {
+        Err(elsewhere())
+    }
+    fn rename(&self, _: &str, _: &str) -> Result<()> {
+        Err(elsewhere())
+    }
+    fn sync_names(&self) -> Result<()> {
+        Err(elsewhere())
+    }
+    fn shown(&self, name: &str) -> String {
+        format!("{name} of the volume {VOLUME}")
+    }
+}
+
+fn elsewhere() -> Error {
+    Error::new(Kind::Elsewhere, "another node of the cluster leads: it changes the network side")
+}
+
 /// A buffer with these bytes.
 fn filled(mut buffer: Buf, bytes: &[u8]) -> Buf {
     buffer.copy_from_slice(bytes);
