@@ -1,10 +1,13 @@
 //! Three bricks on one machine that replicate each other, as real processes: what was written is there whatever node is killed.
 
 use crate::daemon::{Daemon, Scratch, eventually, fail, mounts_below, refused, run, sinter, succeed, text};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest time for which programs wait when the node that leads is killed.
@@ -186,6 +189,60 @@ fn tells_what_others_take(cluster: &Cluster) {
 }
 
 /// The nodes end with the command, even if that is killed, and nothing is lost.
+/// The numbers of groups that the nodes lead, by node.
+fn led(status: &serde_json::Value) -> Vec<u64> {
+    let nodes = status["nodes"].as_array().expect("a list");
+    nodes.iter().map(|node| node["replica"]["leads_groups"].as_u64().unwrap_or_default()).collect()
+}
+
+/// The group of a file, which is in its inode number.
+fn group_of(path: &Path) -> u64 {
+    fs::metadata(path).expect("it is there").ino() & 0xf_ffff
+}
+
+#[test]
+fn all_nodes_serve_files_and_what_others_lead_goes_on_while_one_is_stopped() {
+    let cluster = Cluster::new("several");
+    let _daemon = cluster.up();
+    let all_lead_two = || match led(&cluster.status()) {
+        led if led == [2, 2, 2] => Ok(()),
+        led => Err(format!("groups that the nodes lead: {led:?}")),
+    };
+    eventually(RECOVERY, all_lead_two);
+    let dir = |number: usize| cluster.mount.join(format!("dir-{number}"));
+    (0..12).for_each(|number| fs::create_dir(dir(number)).expect("the mount takes it"));
+    let groups: BTreeSet<u64> = (0..12).map(|number| group_of(&dir(number))).collect();
+    assert!(groups.len() > 2, "directories below the top are spread: {groups:?}");
+    write(&dir(0), 0);
+    for number in 1..12 {
+        fs::rename(dir(number - 1).join("file-0"), dir(number).join("file-0")).expect("it moves");
+        check(&dir(number), 0..1);
+        assert_eq!(fs::read_dir(dir(number - 1)).expect("it is there").count(), 0);
+    }
+    // Who leads the first group is left alone, so that the root can be looked up.
+    let status = cluster.status();
+    let is_other = |node: &&serde_json::Value| node["state"] == "follows";
+    let stopped = status["nodes"].as_array().and_then(|nodes| nodes.iter().find(is_other)).expect("two follow");
+    let pid = stopped["pid"].as_u64().expect("it runs") as u32;
+    signal("STOP", pid);
+    let began = Instant::now();
+    let took: Vec<Duration> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..12).map(|number| (number, dir(number))).collect();
+        let write = |(number, dir): (usize, PathBuf)| scope.spawn(move || write(&dir, 100 + number));
+        let writers: Vec<_> = writers.into_iter().map(write).collect();
+        writers.into_iter().map(|writer| writer.join().expect("it writes")).collect()
+    });
+    signal("CONT", pid);
+    let quick = took.iter().filter(|took| **took < Duration::from_secs(1)).count();
+    assert!(quick >= 3, "files of groups that others lead are written at once: {took:?}");
+    assert!(began.elapsed() < STALL, "the others lead its groups soon: {took:?}");
+    for number in 0..12 {
+        let found = fs::read(dir(number).join(format!("file-{}", 100 + number))).expect("it was written");
+        assert!(found == content(100 + number), "in {number}");
+    }
+    eventually(RECOVERY, all_lead_two);
+}
+
 #[test]
 fn a_command_that_is_killed_leaves_no_nodes_behind() {
     let cluster = Cluster::new("orphans");

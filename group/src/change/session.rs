@@ -464,6 +464,12 @@ impl Groups {
         volumes
     }
 
+    /// True if all clients of a group have told what they have, and none is silent.
+    pub(crate) fn clients_are_there(&self, group: GroupId) -> bool {
+        let sessions = self.clients_of(group).sessions.lock();
+        sessions.served.values().all(|served| served.has_told && !served.is_asleep)
+    }
+
     /// True if it is known of a group's inodes whether they may be open: clients of other machines have told, or are waited for.
     pub(crate) fn knows_opens(&self, state: &State) -> bool {
         let is_ready = self.clients_of(state.group).is_ready.load(Ordering::Acquire);

@@ -8,9 +8,10 @@ use crate::{Group, Groups};
 use base::GroupId;
 use order_raft::Member;
 
-/// The time for which a home is in step before it is given the lead. It doubles with each time, so that a brick which comes and goes is
-/// given it less and less often.
-const IN_STEP_NS: u64 = 10_000_000_000;
+/// The time for which a home is in step, and all clients are there, before it is given the lead. It doubles with each time, so that a brick
+/// which comes and goes is given it less and less often. It is longer than a client may be silent unnoticed (`wire::server::LEASE_NS`): the
+/// clients of a tenure that begins wait for those that don't come, as long.
+const IN_STEP_NS: u64 = 12_000_000_000;
 const DOUBLED_MAX: u32 = 6;
 /// Records that a home may lack then: they are on their way.
 const LACKS_MAX: u64 = 256;
@@ -44,7 +45,7 @@ impl Groups {
             return;
         }
         let lacks = replica.order.last().index.0.saturating_sub(replica.order.matched(home.replica).0);
-        if !is_there || !leads || replica.serves.is_none() || lacks > LACKS_MAX {
+        if !is_there || !leads || !self.clients_are_there(group.number) || replica.serves.is_none() || lacks > LACKS_MAX {
             replica.homecoming.in_step_ns = None;
             return;
         }
