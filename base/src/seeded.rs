@@ -161,7 +161,7 @@ pub enum Bug {
     FsyncIgnoresTerm,
     /// A start frees what clients on other machines have open before they have told so (rule P11).
     OrphansNotAwaited,
-    /// What a request opened that took effect before a start is not counted when the request is delivered again (rule P11).
+    /// An open is not counted whose request took effect before a start and is delivered again (rule P11).
     AgainUncounted,
     /// An unlinked file goes though it is open (rule R2).
     OpenUncounted,

@@ -22,7 +22,7 @@ mod state;
 pub use across::Changes;
 pub use agents::clean;
 use agents::destage;
-pub use change::session::{Begun, Kept, Known, Scope};
+pub use change::session::{Begun, Kept, Known};
 pub use data::streams::ReadAhead;
 pub use heal::HealStatus;
 pub use led::Led;
@@ -71,7 +71,7 @@ pub struct Options {
     pub numbers_at_once: u64,
     /// Limits of the cut blocks that one checkpoint frees.
     pub free: store::FreeLimits,
-    /// Records that a replica keeps in memory though a checkpoint has them: a follower that lacks more of them heals.
+    /// Records of all groups that a brick with replicas keeps in memory though a checkpoint has them: a follower that lacks more heals.
     pub kept_records: u64,
 }
 
@@ -96,7 +96,7 @@ impl Options {
     }
 }
 
-/// Of so many directories below a group's own, one goes to another group.
+/// Number of directories below others, of which one goes to another group.
 const SPREAD_ONE_IN: u64 = 16;
 
 /// The place of a new directory.
@@ -110,6 +110,15 @@ pub(crate) struct Spread {
 
 /// Bytes that a kept record takes about.
 pub(crate) const KEPT_RECORD_BYTES: u64 = 400;
+
+/// The groups that a server serves, each client with one session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// All groups of a brick that has them alone.
+    All,
+    /// One of the groups that several bricks have: each is led by one of them, perhaps another one than the next group.
+    One(GroupId),
+}
 
 pub(crate) struct Group {
     pub number: GroupId,
@@ -152,7 +161,7 @@ pub struct Groups {
     /// The admission of each volume that has a size of its own.
     quotas: Lock<BTreeMap<VolumeId, Arc<order::admit::Quota>>>,
     has_quotas: AtomicBool,
-    /// What is known of clients: once for all groups, or of each of those that several bricks have.
+    /// The clients: of all groups, or of each of those that several bricks have.
     clients: Vec<change::session::Clients>,
     /// The status of each tier's cleaner.
     cleaners: Lock<[clean::Status; 2]>,

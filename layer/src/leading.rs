@@ -63,11 +63,8 @@ impl Served {
     ) -> Arc<Leading> {
         let groups = self.groups().clone();
         assert!(groups.is_replicated(), "a brick that has its groups alone leads always");
-        let seat = |group| Seat {
-            group,
-            served: Arc::new(self.of(group)),
-            server: Lock::new("server of a tenure", None),
-        };
+        let seat =
+            |group| Seat { group, served: Arc::new(self.of(group)), server: Lock::new("server of a tenure", None) };
         let seats: Vec<_> = groups.numbers().map(seat).collect();
         let leading = Arc::new(Leading {
             groups,
@@ -144,12 +141,13 @@ impl Leading {
         let Ok(known) = self.groups.begin_sessions(seat.group).await else {
             return self.runtime.clock.sleep(AGAIN_NS).await;
         };
-        let Ok(credentials) = self.credentials(seat.group).await else { return self.runtime.clock.sleep(AGAIN_NS).await };
+        let Ok(credentials) = self.credentials(seat.group).await else {
+            return self.runtime.clock.sleep(AGAIN_NS).await;
+        };
         let begun = {
             let mut door = self.door.lock();
-            self.opened(&mut door, credentials).map(|door| {
-                Server::behind(&door, seat.group, seat.served.clone(), &known)
-            })
+            self.opened(&mut door, credentials)
+                .map(|door| Server::behind(&door, seat.group, seat.served.clone(), &known))
         };
         let Ok(server) = begun else { return self.runtime.clock.sleep(AGAIN_NS).await };
         self.keeper.iter().for_each(|keeper| keeper.serves(seat.group, &server));
@@ -164,7 +162,11 @@ impl Leading {
         *seat.server.lock() = None;
     }
     /// The door, opened if it is not.
-    fn opened(&self, door: &mut Option<Arc<Door<Served>>>, credentials: Option<Credentials>) -> Result<Arc<Door<Served>>> {
+    fn opened(
+        &self,
+        door: &mut Option<Arc<Door<Served>>>,
+        credentials: Option<Credentials>,
+    ) -> Result<Arc<Door<Served>>> {
         match door {
             Some(door) => {
                 credentials.into_iter().for_each(|credentials| door.renew(credentials));

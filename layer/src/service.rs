@@ -8,9 +8,7 @@ use group::{Answer, Context, Groups, Kept, Position, Scope};
 use runtime::net::ListenerId;
 use runtime::{Buf, Runtime, tasks};
 use std::sync::Arc;
-use wire::codec::hello::{
-    Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused, SEVERAL_GROUPS, VERSIONS,
-};
+use wire::codec::hello::{Caches, Caching, Hello, HelloOk, Join, Joined, Reason, Refused, SEVERAL_GROUPS, VERSIONS};
 use wire::codec::lock::Freed;
 use wire::codec::session::{Changed, Held};
 use wire::server::{Admission, Admitted, LEASE_NS, Server, Service};

@@ -27,14 +27,7 @@ pub struct CacheLease {
 impl Default for CacheLease {
     fn default() -> CacheLease {
         let caches = Caches { caching: Caching::Shared, number: 0 };
-        CacheLease {
-            boot: 0,
-            caches,
-            changes: 0,
-            is_awaited: false,
-            lease_end_ns: 0,
-            pulses: VecDeque::new(),
-        }
+        CacheLease { boot: 0, caches, changes: 0, is_awaited: false, lease_end_ns: 0, pulses: VecDeque::new() }
     }
 }
 

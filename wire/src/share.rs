@@ -22,7 +22,7 @@ pub struct Share {
     is_over: AtomicBool,
 }
 
-/// What each server of a volume has told: of a mount of this machine, its own process.
+/// The word of each server of a volume: to a mount of this machine, of its own process.
 struct Leases {
     all: Vec<CacheLease>,
     /// Number of mounts that follow.

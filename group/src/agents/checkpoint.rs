@@ -208,7 +208,7 @@ impl Groups {
             let given = self.given_from(left.group);
             let mut state = self.state(left.group).state.lock();
             let merged = state.merged(left);
-            state.forget_kept(self.options.kept_records, given);
+            state.forget_kept((self.options.kept_records, self.states().len() as u64), given);
             drop(state);
             drop(merged);
         }

@@ -1,7 +1,6 @@
 //! Locks of files: which session has which, and who may have one since (rules P10, P11).
 
-use super::session::Scope;
-use crate::{Answer, Groups};
+use crate::{Answer, Groups, Scope};
 use base::lock::{FileLock, LockWish};
 use base::{Outcome, Reply, Result, SessionId};
 use runtime::{Event, Lock};

@@ -1,8 +1,7 @@
 //! The sessions of mounts of this machine: they share their volumes with clients of other machines as those do with each other (rules P10,
 //! P12). What such a session was told holds until it is told otherwise: it lives in the process of the brick, and needs no lease.
 
-use super::session::Scope;
-use crate::Groups;
+use crate::{Groups, Scope};
 use base::{Ino, SessionId, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +19,9 @@ pub struct LocalSession {
 impl Groups {
     /// Reserves a volume for the session of a mount of this machine, as `claim`. Errors: the sessions that are in the way.
     pub fn claim_locally(&self, volume: VolumeId, session: SessionId) -> Result<(), Vec<SessionId>> {
-        let others =
-            self.claim(Scope::All, volume, session, true).expect("only clients have to wait for a mount that follows nothing");
+        let others = self
+            .claim(Scope::All, volume, session, true)
+            .expect("only clients have to wait for a mount that follows nothing");
         if others.is_empty() { Ok(()) } else { Err(others) }
     }
     /// The session of a mount of this machine, which has claimed its volume; None if there is none of this number.

@@ -16,7 +16,7 @@ use crate::replica::across::Want;
 use crate::replica::elsewhere;
 use crate::state::Range;
 use crate::state::load::wanted;
-use crate::{Answer, Groups};
+use crate::{Answer, Groups, Scope};
 use base::limits::{BLOCK_BYTES, LAYERS_MAX};
 use base::{
     Attr, Edit, Error, Follow, GroupId, Ino, Intent, IntentId, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync,
@@ -25,7 +25,6 @@ use base::{
 use names::{Caller, Decision, Need, Part, Seen, Stop, evaluate};
 use runtime::seeded::{Bug, active};
 use runtime::{Stage, lock};
-use session::Scope;
 use several::lacks;
 use std::sync::atomic::Ordering;
 use store::format::superblock::{LAYERS, TREE_LIMITS, VOLUME_LIMITS};
@@ -202,14 +201,18 @@ impl Groups {
                 ordered => ordered?,
             };
             (awaited, position) = (receipt.awaited, Some(receipt.position(trial.sync)));
-            let session = if self.clients_of(deciding).was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) };
-            tell_changed((volume, session), &mut held, &mut decision);
+            tell_changed((volume, self.among_others(context, deciding)), &mut held, &mut decision);
         }
         if count_open(context, op, &decision.reply, &mut held, volume) && position.is_none() {
             // Nothing was ordered, so no record keeps the result for a second delivery.
             held.of(deciding).keep_in_memory(context, decision.outcome);
         }
         Ok(Step::Ordered(Answer { reply: decision.reply, data: None, position }, awaited))
+    }
+
+    /// The session that asks, if several have had the volume at once; else 0.
+    fn among_others(&self, context: &Context, group: GroupId) -> SessionId {
+        if self.clients_of(group).was_shared.load(Ordering::Acquire) { context.session } else { SessionId(0) }
     }
 
     /// The range lock to wait for, if the operation removes blocks that another request is writing.

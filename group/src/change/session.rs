@@ -3,9 +3,9 @@
 //! has open (rules P9 to P11). What is known of clients is known by scope: the leader of one group knows nothing of what they do with another.
 
 use super::file_locks::FileLocks;
-use crate::{Group, Groups};
 use crate::order::held::{GroupSet, Held};
 use crate::state::State;
+use crate::{Group, Groups, Scope};
 use base::{Edit, GroupId, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
 use names::Part;
 use runtime::Lock;
@@ -18,16 +18,7 @@ use store::format::superblock::NETWORK_SESSIONS;
 use wire::Share;
 use wire::codec::hello::Caching;
 
-/// The groups that a server serves, each client with one session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// All groups of a brick that has them alone.
-    All,
-    /// One of the groups that several bricks have: each is led by one of them, perhaps another one than the next group.
-    One(GroupId),
-}
-
-/// What is known of the clients of a scope.
+/// The clients of a scope, as they are known.
 pub(crate) struct Clients {
     /// The sessions that are served.
     pub sessions: Lock<Sessions>,
@@ -135,14 +126,14 @@ impl Sessions {
 }
 
 impl Groups {
-    /// What is known of the clients of a scope.
+    /// The clients of a scope.
     pub(crate) fn clients(&self, scope: Scope) -> &Clients {
         match scope {
             Scope::All => &self.clients[0],
             Scope::One(group) => self.clients_of(group),
         }
     }
-    /// What is known of those who use a group that is hosted.
+    /// The clients of a group that is hosted.
     pub(crate) fn clients_of(&self, group: GroupId) -> &Clients {
         // A brick that has its groups alone knows its clients once for all of them.
         let at = if self.clients.len() == 1 { 0 } else { self.position(group) };
@@ -160,13 +151,7 @@ impl Groups {
     /// ones whose kernels may still cache all of it (rule R2), and the session has the volume once there are none. Mounts of this machine
     /// among those are told to let go; the caller tells clients. Mounts of this machine know of each other. None if a mount of this machine
     /// is in the way that follows nothing.
-    pub fn claim(
-        &self,
-        scope: Scope,
-        volume: VolumeId,
-        session: SessionId,
-        is_local: bool,
-    ) -> Option<Vec<SessionId>> {
+    pub fn claim(&self, scope: Scope, volume: VolumeId, session: SessionId, is_local: bool) -> Option<Vec<SessionId>> {
         assert!(session != SessionId(0), "zero means no session");
         let clients = self.clients(scope);
         let mut sessions = clients.sessions.lock();
@@ -299,7 +284,13 @@ impl Groups {
         }
         self.scope_committed(scope).await?;
         let volume = holder.volume;
-        self.clients(scope).sessions.lock().served.entry(session).or_insert_with(|| Served::remote(volume, true)).is_in = true;
+        self.clients(scope)
+            .sessions
+            .lock()
+            .served
+            .entry(session)
+            .or_insert_with(|| Served::remote(volume, true))
+            .is_in = true;
         Ok(Begun { term: now, start })
     }
 

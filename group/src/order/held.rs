@@ -2,10 +2,10 @@
 //! reads these groups. Nothing awaits while the locks are held: missing rows are loaded after they were released, then
 //! `evaluate` runs again.
 
-use crate::{Groups, Spread};
 use crate::order::fetched::Fetched;
 use crate::replica::across::Want;
 use crate::state::State;
+use crate::{Groups, Spread};
 use base::{GroupId, Ino, Inode, IntentId, Name, SessionId, Time, Volume, VolumeId, Xattrs};
 use names::{Entry, Need, Seen, View};
 use runtime::lock::Guard;

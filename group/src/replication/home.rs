@@ -1,4 +1,4 @@
-//! Where bricks have several groups, each group has a home: the brick whose turn to campaign comes first. Another brick that leads it hands the lead to
+//! The homes of groups, where bricks have several. A group's home is the brick whose turn to campaign comes first. Another brick that leads it hands the lead to
 //! its home once that has been in step for some time: so all bricks lead some groups again after one was away.
 //!
 //! Absent by design: a home that follows what clients do, or how full bricks are.
@@ -45,7 +45,8 @@ impl Groups {
             return;
         }
         let lacks = replica.order.last().index.0.saturating_sub(replica.order.matched(home.replica).0);
-        if !is_there || !leads || !self.clients_are_there(group.number) || replica.serves.is_none() || lacks > LACKS_MAX {
+        if !is_there || !leads || !self.clients_are_there(group.number) || replica.serves.is_none() || lacks > LACKS_MAX
+        {
             replica.homecoming.in_step_ns = None;
             return;
         }

@@ -76,7 +76,7 @@ pub(crate) struct Replication {
 }
 
 impl Replication {
-    /// That of so many groups.
+    /// The state of a brick with so many groups.
     pub fn new(store: &Store, replicas: Replicas, groups: usize) -> Replication {
         let Replicas { me, members, ended } = replicas;
         let is_me = |member: &&Member| member.brick == me;

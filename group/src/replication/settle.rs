@@ -107,22 +107,22 @@ impl Groups {
     }
 }
 
-/// Bytes of records that are kept, in multiples of those of the usual number of records, and at least: a follower that is given rows needs
-/// all that is ordered meanwhile.
+/// Bytes of records that are kept, in multiples of those of the usual number of records, and at least, over all groups: a follower that is
+/// given rows needs all that is ordered meanwhile.
 const KEPT_TIMES: u64 = 4;
 const KEPT_BYTES_LEAST: u64 = 32 << 20;
 
 impl State {
-    /// Drops records that the index has since the checkpoint, but for those that followers may still need. `given`: the position of rows that
-    /// a follower is being given.
-    pub fn forget_kept(&mut self, kept_records: u64, given: Option<Index>) {
+    /// Drops records that the index has since the checkpoint, but for those that followers may still need. `kept_records`: of all groups, which
+    /// are so many. `given`: the position of rows that a follower is being given.
+    pub fn forget_kept(&mut self, (kept_records, groups): (u64, u64), given: Option<Index>) {
         let Some(replica) = self.replica.as_deref_mut() else { return };
-        let included = replica.included;
+        let (included, kept_records) = (replica.included, kept_records / groups);
         assert!(included <= replica.order.committed(), "the index has what is committed (rule P21)");
         assert!(given.is_none_or(|given| given <= included), "the rows that a follower is given were in the index");
         let wanted = Index((included.0 + 1).saturating_sub(kept_records).max(1));
         let wanted = given.map_or(wanted, |given| wanted.min(Index(given.0 + 1)));
-        let bytes_max = (KEPT_TIMES * kept_records * KEPT_RECORD_BYTES).max(KEPT_BYTES_LEAST);
+        let bytes_max = (KEPT_TIMES * kept_records * KEPT_RECORD_BYTES).max(KEPT_BYTES_LEAST / groups);
         let first = wanted.max(replica.kept.first_within(bytes_max as usize)).min(Index(included.0 + 1));
         replica.kept.keep_from(first);
         replica.order.keep_from(first);

@@ -18,7 +18,7 @@ const HAND_OVER_LOOK_NS: u64 = 2_000_000;
 
 /// The present tenures.
 pub(crate) struct Tenures {
-    /// By the groups' positions.
+    /// The tenures, by the groups' positions.
     groups: Vec<Tenure>,
     led: Lock<Led>,
 }
@@ -177,7 +177,9 @@ impl Groups {
         let members = replication.others.iter().chain([&replication.me]);
         let found = members.copied().find(|member| Some(member.replica) == leader);
         let (serves, asked_ns) = match found {
-            Some(leader) if leader.brick == replication.me.brick => (self.tenure(group.number).number().is_some(), None),
+            Some(leader) if leader.brick == replication.me.brick => {
+                (self.tenure(group.number).number().is_some(), None)
+            }
             Some(leader) => {
                 let is_there = self.reach(leader.brick).is_some_and(|reach| reach.is_connected);
                 (is_there && !lacks, replication.supports.lock().asked_ns(leader.brick, now))

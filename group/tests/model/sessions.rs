@@ -136,7 +136,8 @@ pub fn a_change_that_a_crash_took_is_told_as_lost() {
     let mut told = Vec::new();
     let (rig, begun) = world.block_on(async {
         let rig = Rig::new(runtime.clone(), Shape::SMALL).await;
-        let begun = rig.groups.admit_session(Scope::All, rig.session, &holder(&rig)).await.expect("a healthy brick admits");
+        let begun =
+            rig.groups.admit_session(Scope::All, rig.session, &holder(&rig)).await.expect("a healthy brick admits");
         let make = async |text: &str| {
             let op = Op::Create { parent: rig.volume.root, name: name(text), mode: 0o644, exclusive: true };
             rig.call(op, None).await.expect("a new file").position.expect("it was ordered")
@@ -157,7 +158,8 @@ pub fn a_change_that_a_crash_took_is_told_as_lost() {
             after.create(rig.volume.root, &number.to_string()).await.expect("a new file");
         }
         assert_eq!(lost(&after), [false, true, true], "their indices are those of other changes now");
-        let again = after.groups.admit_session(Scope::All, rig.session, &holder(&rig)).await.expect("a healthy brick admits");
+        let again =
+            after.groups.admit_session(Scope::All, rig.session, &holder(&rig)).await.expect("a healthy brick admits");
         assert!(again.term > begun.term && again.start != begun.start);
         assert_eq!(lost(&after), [false, true, true]);
         assert!(after.groups.is_lost(&told[0], begun.start + 1), "another process has told it");

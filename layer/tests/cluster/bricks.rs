@@ -144,7 +144,8 @@ impl Bricks {
         self.stop(number, None);
         let image = self.images.lock().expect("no panic")[number].take();
         self.hosts.boot(host(number), Setup { image, ..Setup::new(self.seed) });
-        let (runtime, index) = (self.hosts.runtime(host(number)), self.indexes.lock().expect("no panic")[number].clone());
+        let (runtime, index) =
+            (self.hosts.runtime(host(number)), self.indexes.lock().expect("no panic")[number].clone());
         let found = Arc::new(Mutex::new(None));
         let there = found.clone();
         runtime.clone().spawn(0, move || async move {

@@ -53,7 +53,7 @@ async fn moved(mount: &Mount, from: (Ino, &str), to: (Ino, &str)) {
     assert_eq!(mount.done(op).await, Ok(()), "renamed once");
 }
 
-/// What the tasks share with the test.
+/// The state that the tasks share with the test.
 #[derive(Clone, Default)]
 struct Progress {
     mount: Arc<Mutex<Option<(Mount, Vec<Ino>)>>>,
@@ -135,7 +135,9 @@ async fn names(bricks: &Bricks, mount: &Mount, dirs: &[Ino]) -> BTreeSet<(usize,
                 panic!("a directory is listed")
             };
             assert!(entries.iter().all(|entry| entry.kind == FileKind::File));
-            all.extend(entries.iter().map(|entry| (number, String::from_utf8_lossy(entry.name.as_bytes()).into_owned())));
+            all.extend(
+                entries.iter().map(|entry| (number, String::from_utf8_lossy(entry.name.as_bytes()).into_owned())),
+            );
         }
         // Each leader is to hear that it goes.
         mount.runtime.clock.sleep(5_000 * MS).await;
@@ -229,7 +231,7 @@ fn stalls_of_an_end(seed: u64, end: End) -> Vec<u64> {
     stalls
 }
 
-/// What another brick leads goes on, and what the brick led that has ended goes on soon.
+/// Groups that other bricks lead go on, and those of the brick that has ended go on soon.
 #[test]
 fn other_groups_go_on_while_a_brick_ends() {
     for (end, most_ms) in [(End::Machine, 3_500), (End::Process, 1_000), (End::Planned, 200)] {

@@ -130,8 +130,7 @@ impl Home {
         self.begin_making()?;
         let size = Some(size.map_or_else(|| self.size(), Ok)?);
         let groups = Some(GROUPS);
-        let geometry =
-            Geometry { size, segment_size: None, groups, device: None, flash: Vec::new(), disk: Vec::new() };
+        let geometry = Geometry { size, segment_size: None, groups, device: None, flash: Vec::new(), disk: Vec::new() };
         let (id, wanted) = (secret()?, NODES as usize);
         let mut cluster = Cluster { id, name: None, wanted, groups: GROUPS, nodes: Vec::new() };
         for number in 1..=NODES {

@@ -359,7 +359,9 @@ impl Taking {
                     .map_err(|error| Error::new(Kind::Invalid, "a brick says nothing of itself").with(error))?;
                 if groups != cluster.groups {
                     let what = "the bricks of a cluster have as many groups each: format the brick anew, by the build that the other nodes have";
-                    return Err(Error::new(Kind::Unsupported, what).with(format_args!("{groups}, not {}", cluster.groups)));
+                    return Err(
+                        Error::new(Kind::Unsupported, what).with(format_args!("{groups}, not {}", cluster.groups))
+                    );
                 }
                 let wish = ServerWish { brick, name, clients, peers };
                 check_place(cluster, &wish)?;

@@ -86,7 +86,8 @@ impl Member {
     /// Refuses a brick that has another number of groups than the cluster's others. Errors: `Invalid`.
     pub fn check_groups(&self, groups: u32) -> Result<()> {
         let wanted = self.cluster.groups;
-        let what = "the brick has another number of groups than its file of the cluster says: bring the file's own brick back";
+        let what =
+            "the brick has another number of groups than its file of the cluster says: bring the file's own brick back";
         match groups == wanted {
             true => Ok(()),
             false => Err(Error::new(Kind::Invalid, what).with(FILE).with(format_args!("{groups} instead of {wanted}"))),
@@ -350,9 +351,8 @@ impl Node {
             let reach = brick.groups().reach(brick_id(node)).unwrap_or_default();
             let error = (!reach.is_connected).then_some(reach.error).flatten();
             // In the groups that this node leads.
-            let follows: Vec<_> = (brick.groups().numbers())
-                .filter_map(|group| brick.groups().follower(group, brick_id(node)))
-                .collect();
+            let follows: Vec<_> =
+                (brick.groups().numbers()).filter_map(|group| brick.groups().follower(group, brick_id(node))).collect();
             let acks = follows.iter().flat_map(|follows| &follows.acknowledged);
             let (acknowledged, acknowledged_ns) =
                 acks.fold((0, 0), |(count, took_ns), acks| (count + acks.count, took_ns + acks.took_ns));

@@ -14,7 +14,7 @@ mod nodes;
 pub mod state;
 
 pub use badge::Badge;
-pub use config::{Cluster, is_cluster};
 pub use config::GROUPS;
+pub use config::{Cluster, is_cluster};
 pub use member::{GROUP, Member, Node, refuse_alone};
 pub use nodes::Nodes;

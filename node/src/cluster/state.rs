@@ -194,11 +194,14 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
     // Also the node that leads may lack some.
     let lacks_blocks = nodes.iter().find_map(|node| Some((&*node.name, node.replica.as_ref()?.heal.as_ref()?)));
     // As the node knows that knows most.
-    let unled = nodes.iter().filter_map(|node| node.replica.as_ref()).map(|replica| replica.groups - replica.led_groups);
+    let unled =
+        nodes.iter().filter_map(|node| node.replica.as_ref()).map(|replica| replica.groups - replica.led_groups);
     let unled = unled.min().unwrap_or(0);
     let health = match &leader {
         Some(_) if unled > 0 && all - away.len() >= majority => {
-            format!("{unled} groups of files have no leader: the nodes are finding one, and who uses them waits; ask again in some seconds")
+            format!(
+                "{unled} groups of files have no leader: the nodes are finding one, and who uses them waits; ask again in some seconds"
+            )
         }
         _ if all - away.len() < majority => format!("no majority: {}; programs wait", lacking()),
         None => "no leader: the nodes are finding one, and programs wait; ask again in some seconds".to_string(),

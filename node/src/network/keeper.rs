@@ -31,7 +31,7 @@ pub struct Keeper {
     groups: Arc<Groups>,
     /// The servers of the groups that are served, by group; that of a brick that is alone under 0.
     servers: Mutex<BTreeMap<GroupId, Weak<Server<Served>>>>,
-    /// What was followed last, where another brick leads the group with the network side.
+    /// The state that was followed last, where another brick leads the group with the network side.
     followed: Mutex<Followed>,
     encryption: Encryption,
     /// The brick's own certificate in its cluster; None of a brick that is alone.
@@ -54,7 +54,7 @@ const CATALOGUE: GroupId = GroupId(0);
 /// Interval at which a brick looks whether the network side was changed by whoever leads that group.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// What a brick has followed.
+/// The state that a brick has followed.
 #[derive(Default)]
 struct Followed {
     looked: Option<Instant>,

@@ -104,7 +104,7 @@ pub(super) struct Part {
     pub boot: u64,
     /// The group whose leader it is with; 0 with a server that has all groups.
     pub group: GroupId,
-    /// What the kernel may cache, as all servers tell.
+    /// The caches that the kernel may have, as all servers tell.
     pub share: Arc<Share>,
     /// The times of requests, by core.
     pub accounts: Arc<[Account]>,

@@ -460,7 +460,7 @@ async fn tell_freed<S: Service>(busy: Busy<S>) {
 
 /// Serves a connection whose first frame has come, until it ends.
 async fn serve<S: Service>(server: &Arc<Server<S>>, lane: &Arc<Lane>, reader: &mut Reader, came: Came) {
-    if let Err(refused) = converse(server, lane, reader, came).await {
+    if let Err(refused) = converse(server, (lane, reader), came).await {
         lane.outbox.push(None, |out| refused.frame(out, Header::new(FrameKind::Refused)));
         server.linger().await;
     }
@@ -486,25 +486,29 @@ impl<S: Service> Server<S> {
     }
 }
 
+/// The hello that a connection begins with. `is_known`: the client has shown a certificate, or needs none.
+fn hello_of(came: &Came, body: &[u8], is_known: bool) -> Result<Hello, Refused> {
+    if came.header.kind != FrameKind::Hello || came.header.session == SessionId(0) {
+        return Err(Refused::protocol("the first message says who the client is"));
+    }
+    if !is_known {
+        let text = "this machine has no certificate: join with a token (sinter client join TOKEN)";
+        return Err(Refused { reason: Reason::Stranger, text: text.into() });
+    }
+    Hello::decode(body).map_err(Refused::nonsense)
+}
+
 /// The conversation with a client, from its hello to its end. Errors: the reason to tell it.
 async fn converse<S: Service>(
     server: &Arc<Server<S>>,
-    lane: &Arc<Lane>,
-    reader: &mut Reader,
+    (lane, reader): (&Arc<Lane>, &mut Reader),
     came: Came,
 ) -> Result<(), Refused> {
     let peer = lane.cipher.as_ref().and_then(Cipher::peer);
     if came.header.kind == FrameKind::Join {
         return server.join(lane, reader.body(), peer.as_deref()).await;
     }
-    if came.header.kind != FrameKind::Hello || came.header.session == SessionId(0) {
-        return Err(Refused::protocol("the first message says who the client is"));
-    }
-    if lane.cipher.is_some() && peer.is_none() {
-        let text = "this machine has no certificate: join with a token (sinter client join TOKEN)";
-        return Err(Refused { reason: Reason::Stranger, text: text.into() });
-    }
-    let hello = Hello::decode(reader.body()).map_err(Refused::nonsense)?;
+    let hello = hello_of(&came, reader.body(), lane.cipher.is_none() || peer.is_some())?;
     let id = came.header.session;
     let client = server.service.recognise(peer.as_deref(), &hello).await?;
     let (session, admitted) = server.let_in(id, &hello, client).await?;
