@@ -247,7 +247,7 @@ impl Groups {
     pub async fn call(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         // Clients may send any inode number (NFS handles, hostile fronts): a group that does not exist holds no inode.
         if !self.concerns(&op) {
-            return Err(Error::new(Kind::Stale, "no such group: the inode number is of another brick"));
+            return Err(foreign());
         }
         // Here and not in a function of its own: each that an answer passes copies it.
         let answer = match op {
@@ -571,6 +571,11 @@ const CLOSING_CHECKPOINTS_MAX: usize = 3;
 
 pub(crate) fn closing() -> Error {
     Error::new(Kind::Interrupted, "the brick is being closed")
+}
+
+/// The refusal of inode numbers of groups that the brick does not have: clients may send any number.
+pub(crate) fn foreign() -> Error {
+    Error::new(Kind::Stale, "no such group: the inode number is of another brick")
 }
 
 fn told(reply: Reply) -> Answer {

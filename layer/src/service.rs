@@ -230,6 +230,12 @@ impl Service for Served {
         self.groups.reclaim_locks(self.scope, session, locks)
     }
     async fn call(&self, entry: &Entry, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
+        // What the client has in other groups is counted by their servers.
+        if let Scope::One(group) = self.scope
+            && op.home().is_some_and(|ino| ino.group() != group)
+        {
+            return Err(Error::new(Kind::Stale, "another server has the group of this inode"));
+        }
         entry.call(context, Call { op, data }).await
     }
     async fn reclaim(

@@ -441,9 +441,9 @@ impl Remote {
         }
     }
     fn server(&self) -> String {
-        let (reach, cores) = (self.client.reach(), self.runtime.tasks.cores());
+        let (reach, all) = (self.client.reach(), self.client.connections_max());
         let server = if self.joined.is_some() { self.server_name() } else { self.server.clone() };
-        format!("{server}, over {} of {cores} connections", reach.connections)
+        format!("{server}, over {} of {all} connections", reach.connections)
     }
     /// True if others have the volume too, as the server told last; None while it is away.
     fn is_shared(&self) -> Option<bool> {

@@ -5,7 +5,7 @@ use crate::replica::acks::Acknowledged;
 use crate::replica::kept::{Carried, Kept, shadow_of};
 use crate::replica::{Fate, elsewhere};
 use crate::state::State;
-use crate::{Answer, Group, Groups, Position};
+use crate::{Answer, Group, Groups, Position, foreign};
 use base::{GroupId, Index, Op, ReplicaId, Result, Term};
 use order_raft::support::BrickId;
 use runtime::seeded::{Bug, active};
@@ -100,6 +100,9 @@ impl Groups {
     /// while nobody else can lead (rules P4, P20). Errors: `Elsewhere`.
     pub async fn call_replicated(&self, context: &Context, op: Op, data: Option<Buf>) -> Result<Answer> {
         let number = crate::change::deciding_group(&op);
+        if !self.concerns(&op) {
+            return Err(foreign());
+        }
         let term = self.state(number).state.lock().replica().serves()?;
         let answer = self.call(context, op, data).await;
         if let Ok(Answer { position: Some(position), .. }) = answer {

@@ -303,6 +303,8 @@ fn a_client_caches_what_all_leaders_let_it() {
             let caching = || share().caches().caching;
             assert_eq!(caching(), Caching::Alone);
             assert!(share().valid_s(share().changes(), runtime.clock.now_ns()) > 0, "all leaders have told");
+            let foreign = Op::GetAttr { ino: Ino::new(5, GroupId(77)) };
+            assert_eq!(first.done(foreign).await, Err(Kind::Stale), "a number of no group");
             let before = share().changes();
             let second = Mount::at(runtime.clone(), addresses).await;
             assert_eq!((caching(), second.client().share().caches().caching), (Caching::Shared, Caching::Shared));

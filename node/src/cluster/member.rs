@@ -222,7 +222,7 @@ impl Node {
     /// Renews the brick's certificate if it is time, through whoever leads. The outcome, for an operator; what went wrong is tried again.
     pub fn look(&self, brick: &Brick) -> Option<String> {
         let Far { badge, tried, desk } = self.far.as_ref()?;
-        desk.keeper.follow(&*brick.reactors().ok()?);
+        desk.keeper.follow(&brick.reactors().ok()?);
         let mut tried = tried.lock().expect("no panic while held");
         let is_soon = tried.as_ref().is_some_and(|(at, _)| at.elapsed() < AGAIN);
         if is_soon || !badge.is_due(now_s(brick.runtime())) {

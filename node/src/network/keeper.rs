@@ -12,6 +12,7 @@ use runtime::Runtime;
 use runtime::real::Reactors;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use wire::codec::TEXT_BYTES_MAX;
 use wire::codec::hello::{Join, Joined, Reason, Refused};
@@ -57,6 +58,9 @@ const FOLLOW: Duration = Duration::from_secs(1);
 /// The state that a brick has followed.
 #[derive(Default)]
 struct Followed {
+    /// A thread looks now.
+    looks: bool,
+    /// The time of its last look.
     looked: Option<Instant>,
     /// The inode of the file that was read last: each change makes another one.
     ino: Option<Ino>,
@@ -160,18 +164,30 @@ impl Keeper {
             sessions.into_iter().for_each(|session| server.hang_up(session));
         }
     }
-    /// Looks, where another brick leads the group with the network side, whether that has changed it: who lost rights or was revoked is not
-    /// served here any more, within seconds.
-    pub fn follow(&self, reactors: &Reactors) {
+    /// Looks from time to time, where another brick leads the group with the network side, whether that has changed it: who lost rights or
+    /// was revoked is not served here any more, within seconds. The look is a thread's of its own: the caller waits for no device.
+    pub fn follow(self: &Arc<Keeper>, reactors: &Arc<Reactors>) {
         let is_due = {
             let mut followed = self.followed.lock().expect("no panic while held");
-            let is_due = followed.looked.is_none_or(|looked| looked.elapsed() >= FOLLOW);
-            if is_due {
-                followed.looked = Some(Instant::now());
-            }
+            let is_due = !followed.looks && followed.looked.is_none_or(|looked| looked.elapsed() >= FOLLOW);
+            followed.looks |= is_due;
             is_due
         };
-        if !is_due || self.servers().is_empty() {
+        if !is_due {
+            return;
+        }
+        let (keeper, reactors) = (self.clone(), reactors.clone());
+        let look = move || {
+            keeper.look(&reactors);
+            let mut followed = keeper.followed.lock().expect("no panic while held");
+            (followed.looks, followed.looked) = (false, Some(Instant::now()));
+        };
+        if Builder::new().name("network side".into()).spawn(look).is_err() {
+            self.followed.lock().expect("no panic while held").looks = false;
+        }
+    }
+    fn look(&self, reactors: &Reactors) {
+        if self.servers().is_empty() {
             return;
         }
         let Some(before) = self.read_followed() else { return };
@@ -197,19 +213,19 @@ impl Keeper {
     /// changed, or this brick leads.
     fn read_followed(&self) -> Option<Option<Arc<Network<()>>>> {
         let badge = self.badge.as_ref()?;
-        // Under the lock of changes: who begins to lead reads for itself.
-        let _kept = self.network.lock().expect("no panic while held");
+        // Under the lock of changes: who begins to lead reads for itself. That may take for as long as there is no majority.
+        let Ok(_kept) = self.network.try_lock() else { return None };
         if self.groups.leads(CATALOGUE) {
             return None;
         }
-        let mut followed = self.followed.lock().expect("no panic while held");
         let files = Replica::new(&self.groups);
         let ino = files.ino(FILE).ok()??;
-        if followed.ino == Some(ino) && self.known.lock().expect("no panic while held").is_some() {
+        let is_same = self.followed.lock().expect("no panic while held").ino == Some(ino);
+        if is_same && self.known.lock().expect("no panic while held").is_some() {
             return None;
         }
         let network = Network::open_of_cluster(files, badge.cluster()).ok()??;
-        followed.ino = Some(ino);
+        self.followed.lock().expect("no panic while held").ino = Some(ino);
         let mut known = self.known.lock().expect("no panic while held");
         Some(known.replace(Arc::new(network.known())))
     }

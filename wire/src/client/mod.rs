@@ -59,6 +59,9 @@ pub struct Reach {
     pub is_clear: bool,
 }
 
+/// The time for servers to note that a session ends because another one was ended.
+const LEAVE_NS: u64 = 1_000_000_000;
+
 /// A volume at its server, or at those who lead its groups; see the module.
 pub struct Client {
     runtime: Runtime,
@@ -199,6 +202,11 @@ impl Client {
     /// Ends the sessions, and all requests that are under way with an error. Returns once the servers have noted that, or cannot be asked
     /// within so many nanoseconds: then they end the sessions when they have not heard of them for long.
     pub async fn close(&self, patience_ns: u64) {
+        self.take_leave(patience_ns).await;
+        self.end();
+    }
+    /// Tells the servers that the sessions end, and waits so long at most until they have noted that.
+    async fn take_leave(&self, patience_ns: u64) {
         let told: Vec<_> = self.sessions().filter(|session| session.say_bye()).collect();
         let noted = async {
             for session in told {
@@ -206,7 +214,6 @@ impl Client {
             }
         };
         either(noted, self.runtime.clock.sleep(patience_ns)).await;
-        self.end();
     }
     /// Answers all requests that are under way with an error, and asks nothing of any server any more.
     pub fn end(&self) {
@@ -235,10 +242,10 @@ async fn begin(client: Arc<Client>, options: Options) {
         let there = client.clone();
         client.runtime.spawn(0, move || async move {
             let session = there.sessions().nth(number).expect("it has begun").clone();
-            if let Some(refused) = session.ended().await {
-                // What is open and locked in one group goes with what is in the others.
-                there.sessions().for_each(|session| session.end_for(&refused));
-            }
+            let Some(refused) = session.ended().await else { return };
+            // What is open and locked in one group goes with what is in the others.
+            there.take_leave(LEAVE_NS).await;
+            there.sessions().for_each(|session| session.end_for(&refused));
         });
     }
 }
