@@ -53,10 +53,13 @@ async fn moved(mount: &Mount, from: (Ino, &str), to: (Ino, &str)) {
     assert_eq!(mount.done(op).await, Ok(()), "renamed once");
 }
 
+/// A mount, and the directories that were made there.
+type Mounted = (Mount, Vec<Ino>);
+
 /// The state that the tasks share with the test.
 #[derive(Clone, Default)]
 struct Progress {
-    mount: Arc<Mutex<Option<(Mount, Vec<Ino>)>>>,
+    mount: Arc<Mutex<Option<Mounted>>>,
     ended: Arc<AtomicUsize>,
     /// The names that are left, each with its directory's number.
     left: Arc<Mutex<BTreeSet<(usize, String)>>>,
@@ -227,8 +230,8 @@ fn stalls_of_an_end(seed: u64, end: End) -> Vec<u64> {
         }
         until(&hosts, || stalls.lock().expect("no panic").len() == DIRS).await;
     });
-    let stalls = stalls.lock().expect("no panic").clone();
-    stalls
+    let mut stalls = stalls.lock().expect("no panic");
+    std::mem::take(&mut *stalls)
 }
 
 /// Groups that other bricks lead go on, and those of the brick that has ended go on soon.
