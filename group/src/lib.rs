@@ -35,6 +35,9 @@ pub use replica::heal as heal_codec;
 pub use replication::{Follower, ReplicaStatus, Replicas, announce};
 pub use wire::{Answer, Context, Position};
 
+/// The group with the catalogue of volumes and, in a cluster, the network side: whoever leads it answers operators.
+pub const CATALOGUE: GroupId = GroupId(0);
+
 use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Kind, Op, Reply, Result, Sync, Term, Volume, VolumeId};
 use hosted::Hosted;

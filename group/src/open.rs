@@ -6,7 +6,7 @@ use crate::replication::{Replicas, Replication};
 use crate::state::load::{Wanted, load_blocking, rests_on};
 use crate::state::rows::read_states;
 use crate::state::{Block, State};
-use crate::{Group, Groups, Options, Scope};
+use crate::{CATALOGUE, Group, Groups, Options, Scope};
 use base::{Edit, Error, GroupId, Intent, IntentId, Kind, Result, Term, VolumeId};
 use names::{Part, Seen};
 use runtime::Lock;
@@ -66,7 +66,7 @@ fn apply(
             {
                 load_blocking((index, count), &mut state, record.volume, &Wanted::Inode(ino))?;
             }
-            if matches!(edit, Edit::VolumeDrop { .. }) && record.group == GroupId(0) {
+            if matches!(edit, Edit::VolumeDrop { .. }) && record.group == CATALOGUE {
                 load_volumes(index, &mut state)?;
             }
             state.apply(record.volume, edit, batch, &mut places, epoch);

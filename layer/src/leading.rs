@@ -3,9 +3,8 @@
 //! its groups alone; sessions go on in the next one (rule P11).
 
 use crate::Served;
-use crate::service::CATALOGUE;
 use base::{GroupId, Result};
-use group::Groups;
+use group::{CATALOGUE, Groups};
 use runtime::net::Address;
 use runtime::tasks::{self, either};
 use runtime::{Event, Lock, Runtime};

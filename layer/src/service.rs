@@ -4,7 +4,7 @@
 use crate::rights::{Entry, Gate, Recognised};
 use crate::{Call, Stack};
 use base::{Error, FileLock, GroupId, Holder, Ino, Kind, Name, Op, Result, SessionId, Volume};
-use group::{Answer, Context, Groups, Kept, Position, Scope};
+use group::{Answer, CATALOGUE, Context, Groups, Kept, Position, Scope};
 use runtime::net::ListenerId;
 use runtime::{Buf, Runtime, tasks};
 use std::sync::Arc;
@@ -19,9 +19,6 @@ type StackOf = Arc<dyn Fn(&base::Volume) -> Arc<Stack> + Send + Sync>;
 
 /// Most opens of an inode, and most answers that named it, that a client may tell of: no kernel has as many.
 const HELD_MAX: u64 = u32::MAX as u64;
-
-/// The group that has the catalogue of volumes.
-pub(crate) const CATALOGUE: GroupId = GroupId(0);
 
 /// Groups that are served: all that a brick has alone, or one of those that several bricks have.
 #[derive(Clone)]

@@ -185,9 +185,8 @@ impl Groups {
     fn tell_leader(&self, number: GroupId, across: Across) -> bool {
         let Some(group) = self.hosted(number) else { return false };
         let leader = group.state.lock().replica().order.leader();
-        let replication = self.replication();
-        let mut members = replication.others.iter().chain([&replication.me]);
-        let Some(member) = members.find(|member| Some(member.replica) == leader) else { return false };
+        let members = &self.replication().members;
+        let Some(member) = members.iter().find(|member| Some(member.replica) == leader) else { return false };
         self.tell_across(*member, number, across);
         true
     }

@@ -108,7 +108,8 @@ impl Groups {
     async fn end_forgotten(&self) -> Result<()> {
         let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
         // Whoever leads a group frees what nobody uses there, when its clients have told what they have.
-        forgotten.retain(|(_, ino)| self.leads(ino.group()));
+        let led: Vec<_> = self.numbers().filter(|group| self.leads(*group)).collect();
+        forgotten.retain(|(_, ino)| led.contains(&ino.group()));
         self.end_unused(forgotten).await
     }
 

@@ -3,7 +3,7 @@
 
 use crate::state::load::Wanted;
 use crate::state::overlay::CookieEntry;
-use crate::{Answer, Groups};
+use crate::{Answer, CATALOGUE, Groups};
 use base::limits::DIR_ENTRIES_MAX;
 use base::{DirEntry, Error, Ino, Kind, Reply, Result, Volume};
 use names::Seen;
@@ -156,7 +156,7 @@ impl Groups {
 
     /// All volumes, by name.
     pub async fn volumes(&self) -> Result<Vec<Volume>> {
-        let group = self.state(base::GroupId(0));
+        let group = self.state(CATALOGUE);
         loop {
             let merges = group.state.lock().merges;
             let index = self.store().index.clone();

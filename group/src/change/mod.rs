@@ -16,7 +16,7 @@ use crate::replica::across::Want;
 use crate::replica::elsewhere;
 use crate::state::Range;
 use crate::state::load::wanted;
-use crate::{Answer, Groups, Scope};
+use crate::{Answer, CATALOGUE, Groups};
 use base::limits::{BLOCK_BYTES, LAYERS_MAX};
 use base::{
     Attr, Edit, Error, Follow, GroupId, Ino, Intent, IntentId, Kind, Op, Outcome, Reply, Result, Room, SessionId, Sync,
@@ -244,10 +244,7 @@ impl Groups {
     /// common take no room for it.
     pub(crate) async fn repeat(&self, context: &Context, op: &Op, outcome: Outcome) -> Result<Answer> {
         // Where the first delivery was ordered is not remembered.
-        match self.replication.is_some() {
-            true => Box::pin(self.scope_committed(Scope::One(deciding_group(op)))).await?,
-            false => self.all_committed(sync_of(op), Some(&context.span)).await?,
-        }
+        Box::pin(self.scope_committed(self.scope_of(deciding_group(op)), sync_of(op), Some(&context.span))).await?;
         let reply = match outcome {
             Outcome::Done => Reply::Done,
             Outcome::Wrote { offset, length } => Reply::Wrote { offset, length },
@@ -468,7 +465,7 @@ fn sync_of(op: &Op) -> Sync {
 
 /// The group whose record decides an operation.
 pub(crate) fn deciding_group(op: &Op) -> GroupId {
-    op.home().map_or(GroupId(0), Ino::group)
+    op.home().map_or(CATALOGUE, Ino::group)
 }
 
 /// The first and the last block that a truncation or a punch may remove or change.

@@ -6,7 +6,7 @@ use super::file_locks::FileLocks;
 use crate::order::held::{GroupSet, Held};
 use crate::state::State;
 use crate::{Group, Groups, Scope};
-use base::{Edit, GroupId, Holder, Ino, Kind, Result, SessionId, Term, VolumeId};
+use base::{Edit, GroupId, Holder, Ino, Kind, Result, SessionId, Sync, Term, VolumeId};
 use names::Part;
 use runtime::Lock;
 use runtime::seeded::{Bug, active};
@@ -282,7 +282,7 @@ impl Groups {
             assert!(self.is_replicated() || term == now, "all groups that a brick has alone have one term");
             now = term;
         }
-        self.scope_committed(scope).await?;
+        self.scope_committed(scope, Sync::All, None).await?;
         let volume = holder.volume;
         self.clients(scope)
             .sessions

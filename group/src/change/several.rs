@@ -5,7 +5,7 @@ use crate::across::Attempt;
 use crate::order::held::{GroupSet, HeldView};
 use crate::order::receipt::Awaited;
 use crate::replica::across::Want;
-use crate::{Answer, Groups};
+use crate::{Answer, CATALOGUE, Groups};
 use base::{Attr, Error, GroupId, Ino, Kind, Op, Result, Term};
 use names::Need;
 use runtime::Stage;
@@ -169,7 +169,7 @@ impl Groups {
     /// The next group in which the deletion of a volume has to hold something, so that its part ends that.
     pub(super) fn lacks_turn(&self, trial: &Trial<'_>) -> Option<Step> {
         let held = |group: GroupId| trial.across.as_ref().is_some_and(|across| across.holds().contains(&group));
-        let others = self.states().iter().map(|group| group.number).filter(|group| *group != GroupId(0));
+        let others = self.states().iter().map(|group| group.number).filter(|group| *group != CATALOGUE);
         let lacks = others.filter(|_| self.is_across()).find(|group| !held(*group));
         lacks.map(|group| Step::Fetch(group, Want::Turn))
     }

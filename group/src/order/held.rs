@@ -5,7 +5,7 @@
 use crate::order::fetched::Fetched;
 use crate::replica::across::Want;
 use crate::state::State;
-use crate::{Groups, Spread};
+use crate::{CATALOGUE, Groups, Spread};
 use base::{GroupId, Ino, Inode, IntentId, Name, SessionId, Time, Volume, VolumeId, Xattrs};
 use names::{Entry, Need, Seen, View};
 use runtime::lock::Guard;
@@ -200,7 +200,7 @@ impl View for HeldView<'_, '_> {
         }
     }
     fn volume(&mut self, name: &Name) -> Seen<Volume> {
-        self.see(GroupId(0), |state, _| state.volume(name))
+        self.see(CATALOGUE, |state, _| state.volume(name))
     }
     fn fresh_ino(&mut self, group: GroupId) -> Result<Ino, Need> {
         if let Some(fetched) = self.fetched {
@@ -236,7 +236,7 @@ impl View for HeldView<'_, '_> {
         Ok(IntentId { group, number: state.row.next_intent - 1 })
     }
     fn fresh_volume(&mut self) -> Result<VolumeId, Need> {
-        let state = self.at_hand(GroupId(0))?;
+        let state = self.at_hand(CATALOGUE)?;
         state.row.next_volume += 1;
         Ok(VolumeId(state.row.next_volume - 1))
     }

@@ -67,10 +67,14 @@ impl Groups {
         log.wait(log.last_batch(), sync, span).await
     }
     /// Waits as `all_committed` for what this brick has ordered in the groups of a scope; in groups with replicas, until it is committed.
-    pub(crate) async fn scope_committed(&self, scope: Scope) -> Result<()> {
+    pub(crate) async fn scope_committed(&self, scope: Scope, sync: Sync, span: Option<&Span>) -> Result<()> {
         match scope {
-            Scope::One(group) if self.replication.is_some() => self.group_replicated(self.state(group)).await,
-            _ => self.all_committed(Sync::All, None).await,
+            Scope::One(group) if self.replication.is_some() => {
+                self.group_replicated(self.state(group)).await?;
+                span.inspect(|span| span.mark(Stage::Peer, self.stamp()));
+                Ok(())
+            }
+            _ => self.all_committed(sync, span).await,
         }
     }
 }

@@ -3,10 +3,11 @@
 use crate::replica::kept::{Kept, maps_of};
 use crate::state::State;
 use crate::state::load::{Wanted, rests_on};
-use crate::{Group, Groups};
+use crate::{CATALOGUE, Group, Groups};
 use base::{Edit, GroupId, Index, Result, Term, VolumeId};
 use names::Seen;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use store::format::record::{Head, Places, Record};
 
 /// Records that are applied in one go, under the group's lock: some tens of microseconds.
@@ -124,6 +125,7 @@ impl Groups {
         }
         assert!(!replica.rebuilds && replica.kept.last() >= from, "who serves has all that was ordered");
         replica.serves = Some(term);
+        self.clients_of(state.group).is_ready.store(false, Ordering::Release);
         state.begin_life(term);
         Some(term)
     }
@@ -131,7 +133,7 @@ impl Groups {
     /// Loads all volumes into the catalogue's group: one is dropped by its id, and its row has its name as key.
     async fn learn_volumes(&self) -> Result<()> {
         let volumes = self.volumes().await?;
-        let mut state = self.state(GroupId(0)).state.lock();
+        let mut state = self.state(CATALOGUE).state.lock();
         volumes.into_iter().for_each(|volume| state.learn_volume(&volume.name.clone(), Some(volume)));
         state.knows_volumes = true;
         Ok(())
@@ -146,7 +148,7 @@ fn lacks(state: &mut State, record: &Record, group: GroupId) -> Option<Step> {
         {
             return Some(Step::Load(record.volume, Wanted::Inode(ino)));
         }
-        if matches!(edit, Edit::VolumeDrop { .. }) && group == GroupId(0) && !state.knows_volumes {
+        if matches!(edit, Edit::VolumeDrop { .. }) && group == CATALOGUE && !state.knows_volumes {
             return Some(Step::Volumes);
         }
     }

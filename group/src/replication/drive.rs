@@ -217,13 +217,12 @@ impl Groups {
     /// The number of other replicas whose turn to campaign comes before this one's: not of the last leader, which has just ended if there is an
     /// election. Each group begins with another one, so that all bricks lead some.
     fn turn_of(&self, group: GroupId, replica: &Replica) -> u64 {
-        let (me, leader) = (self.replication().me, replica.order.leader());
-        let others = &self.replication().others;
+        let Replication { me, others, members, .. } = self.replication();
+        let leader = replica.order.leader();
         let place = |own: ReplicaId| {
-            let all = others.iter().chain([&me]);
-            let number = all.filter(|member| member.replica < own).count();
+            let number = members.iter().filter(|member| member.replica < own).count();
             // The first one is its home.
-            (number + group.0 as usize) % (others.len() + 1)
+            (number + group.0 as usize) % members.len()
         };
         let comes_first = |other: &&Member| place(other.replica) < place(me.replica) && Some(other.replica) != leader;
         others.iter().filter(comes_first).count() as u64

@@ -65,7 +65,6 @@ impl Replication {
         mut found: BTreeMap<GroupId, FoundReplica>,
         tasks: &dyn Tasks,
     ) -> Result<()> {
-        let members: Vec<_> = std::iter::once(self.me).chain(self.others.iter().copied()).collect();
         for group in hosted.all() {
             let (number, reading) = (group.number, index.clone());
             let read = move || reading.get(&keys::promise(number));
@@ -81,7 +80,7 @@ impl Replication {
             let kept = kept.filter(|kept| kept.last() >= applied.index && kept.first().0 <= applied.index.0 + 1);
             let kept = kept.unwrap_or_else(|| KeptRecords::after(applied.index));
             assert!(kept.last() >= applied.index, "what the index has is kept, or before what is");
-            let mut replica = Replica::open(&self.me, &members, before.and(promise), applied, kept);
+            let mut replica = Replica::open(&self.me, &self.members, before.and(promise), applied, kept);
             replica.heal = heal;
             state.across = across;
             state.replica = Some(Box::new(replica));

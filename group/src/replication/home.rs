@@ -21,17 +21,18 @@ const TAKES_NS: u64 = 1_000_000_000;
 impl Groups {
     /// The brick that is to lead a group if it can.
     pub fn home(&self, group: GroupId) -> Member {
-        let replication = self.replication();
-        let mut all: Vec<_> = replication.others.iter().chain([&replication.me]).copied().collect();
-        all.sort_unstable_by_key(|member| member.replica);
+        let members = &self.replication().members;
         // The one whose number and the group's add up to a round.
-        let count = all.len();
-        all[(count - group.0 as usize % count) % count]
+        let count = members.len();
+        members[(count - group.0 as usize % count) % count]
     }
 
     /// Hands the lead of a group to its home, if it is time.
     pub(super) fn look_home(&self, group: &Group, now: u64) {
         let home = self.home(group.number);
+        if home.brick == self.replication().me.brick {
+            return;
+        }
         let is_there = self.reach(home.brick).is_some_and(|reach| reach.is_connected) && !self.heals(home.brick);
         let mut state = group.state.lock();
         let replica = state.replica();

@@ -54,6 +54,8 @@ pub(crate) struct Replication {
     pub me: Member,
     /// The other members.
     pub others: Vec<Member>,
+    /// All members, in ascending order of their replicas.
+    pub members: Vec<Member>,
     /// The way to the others, once there is one. Its tasks own it, and it has the groups.
     pub peers: OnceLock<Weak<Peers<Groups>>>,
     pub supports: Lock<Supports>,
@@ -78,16 +80,18 @@ pub(crate) struct Replication {
 impl Replication {
     /// The state of a brick with so many groups.
     pub fn new(store: &Store, replicas: Replicas, groups: usize) -> Replication {
-        let Replicas { me, members, ended } = replicas;
+        let Replicas { me, mut members, ended } = replicas;
+        members.sort_unstable_by_key(|member| member.replica);
         let is_me = |member: &&Member| member.brick == me;
         let mine = *members.iter().find(is_me).expect("a brick with replicas is one of them");
-        let others: Vec<_> = members.into_iter().filter(|member| member.brick != me).collect();
+        let others: Vec<_> = members.iter().copied().filter(|member| member.brick != me).collect();
         assert!(others.iter().all(|other| other.replica != mine.replica), "each brick has a replica of its own");
         let supports = Supports::open(Epoch(store.epoch), ended, store.runtime.clock.now_ns());
         Replication {
             me: mine,
             ways: others.iter().map(|_| ship::Way::default()).collect(),
             others,
+            members,
             peers: OnceLock::new(),
             supports: Lock::new("supports", supports),
             waiting: Lock::new("durable", VecDeque::new()),

@@ -9,7 +9,6 @@ use crate::state::State;
 use crate::{Groups, Scope};
 use base::{GroupId, Result, SessionId, Term};
 use runtime::{Event, Lock};
-use std::sync::atomic::Ordering;
 
 /// The longest time for which a brick that ends waits until another one leads. An election takes two round trips and two writes.
 const HAND_OVER_NS: u64 = 1_000_000_000;
@@ -156,7 +155,6 @@ impl Groups {
         state.known.end_all();
         state.across.running.clear();
         self.tenure(state.group).end();
-        self.clients_of(state.group).is_ready.store(false, Ordering::Release);
         let group = self.state(state.group);
         [&group.committed, &group.ranges].into_iter().for_each(Event::notify);
     }
@@ -174,8 +172,7 @@ impl Groups {
             let order = &state.replica().order;
             (lacks, order.term(), order.leader())
         };
-        let members = replication.others.iter().chain([&replication.me]);
-        let found = members.copied().find(|member| Some(member.replica) == leader);
+        let found = replication.members.iter().copied().find(|member| Some(member.replica) == leader);
         let (serves, asked_ns) = match found {
             Some(leader) if leader.brick == replication.me.brick => {
                 (self.tenure(group.number).number().is_some(), None)

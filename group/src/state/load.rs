@@ -2,7 +2,7 @@
 //! pool (rule X1). Rows that were read while a checkpoint merged are stale and are read again.
 
 use crate::state::State;
-use crate::{Group, Groups};
+use crate::{CATALOGUE, Group, Groups};
 use base::{Edit, Error, GroupId, Ino, Kind, LeafKey, Name, Result, VolumeId};
 use names::{Entry, Need};
 use runtime::seeded::{Bug, active};
@@ -48,7 +48,7 @@ impl Wanted {
     fn group(&self) -> GroupId {
         match self {
             Wanted::Inode(ino) | Wanted::Entry(ino, _) | Wanted::Target(ino) | Wanted::Xattrs(ino) => ino.group(),
-            Wanted::Volume(_) => GroupId(0),
+            Wanted::Volume(_) => CATALOGUE,
             Wanted::Leaf(key) => key.ino.group(),
         }
     }

@@ -8,8 +8,8 @@ use crate::failure::{Exit, Failure};
 use crate::join;
 use crate::network::{Desk, Keeper, expel, not_listening, now_s, sessions_in};
 use base::limits::BLOCK_BYTES;
-use base::{Error, GroupId, Kind, ReplicaId, Result, VolumeId};
-use group::{ReplicaStatus, Replicas};
+use base::{Error, Kind, ReplicaId, Result, VolumeId};
+use group::{CATALOGUE, ReplicaStatus, Replicas};
 use layer::{Leading, Served, Tenures};
 use order_raft::Member as Replicated;
 use order_raft::support::{BrickId, Ended};
@@ -31,9 +31,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// The longest time for which a command waits for a node that begins to lead, and the pause between looks. It takes milliseconds.
 const BEGINS: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The group with the catalogue of volumes: whoever leads it answers operators.
-pub const GROUP: GroupId = GroupId(0);
 
 /// A member of a cluster.
 #[derive(Clone, Debug)]
@@ -305,7 +302,7 @@ impl Node {
     /// The state of its replicas: records of all groups are added up, and who leads is said of the group with the catalogue.
     pub fn status(&self, brick: &Brick) -> Option<Replica> {
         let groups = brick.groups();
-        let ReplicaStatus { term, leader, .. } = groups.replica_status(GROUP)?;
+        let ReplicaStatus { term, leader, .. } = groups.replica_status(CATALOGUE)?;
         let named = |replica: ReplicaId| self.member.cluster.of_replica(replica.0).map(|node| node.name.clone());
         let all: Vec<_> = groups.numbers().filter_map(|group| groups.replica_status(group)).collect();
         let sum = |of: &dyn Fn(&ReplicaStatus) -> u64| all.iter().map(of).sum::<u64>();
@@ -315,7 +312,7 @@ impl Node {
         Some(Replica {
             cluster: to_hex(&self.member.cluster.id),
             node: self.name().to_string(),
-            leads: groups.serves(GROUP) && self.leading.server().is_some(),
+            leads: groups.serves(CATALOGUE) && self.leading.server().is_some(),
             leader: leader.and_then(named),
             groups: all.len() as u32,
             leads_groups: self.leading.servers().len() as u32,

@@ -16,5 +16,5 @@ pub mod state;
 pub use badge::Badge;
 pub use config::GROUPS;
 pub use config::{Cluster, is_cluster};
-pub use member::{GROUP, Member, Node, refuse_alone};
+pub use member::{Member, Node, refuse_alone};
 pub use nodes::Nodes;

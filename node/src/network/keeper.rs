@@ -6,7 +6,7 @@ use super::replicated::{Replica, Replicated};
 use crate::cluster::Badge;
 use base::{Error, GroupId, Holder, Ino, Kind, Name, Result, SessionId};
 use control::{Bearer, Certificate, Chain, FILE, Files, Grant, Held, Identity, Network, Secret};
-use group::Groups;
+use group::{CATALOGUE, Groups};
 use layer::{Gate, Recognised, Right, Served, Tenures};
 use runtime::Runtime;
 use runtime::real::Reactors;
@@ -50,8 +50,6 @@ pub fn sessions_in(groups: &Groups, group: GroupId, is_meant: impl Fn(&Holder) -
     known.into_iter().filter(|known| is_meant(&known.holder)).map(|known| known.session).collect()
 }
 
-/// The group with the catalogue of volumes, and the files of a cluster's network side.
-const CATALOGUE: GroupId = GroupId(0);
 /// Interval at which a brick looks whether the network side was changed by whoever leads that group.
 const FOLLOW: Duration = Duration::from_secs(1);
 
@@ -64,6 +62,8 @@ struct Followed {
     looked: Option<Instant>,
     /// The inode of the file that was read last: each change makes another one.
     ino: Option<Ino>,
+    /// The state whose rights the sessions of all groups here have. What is known may be newer, read for somebody who came.
+    heeded: Option<Arc<Network<()>>>,
 }
 
 /// The time in seconds since 1970.
@@ -164,8 +164,8 @@ impl Keeper {
             sessions.into_iter().for_each(|session| server.hang_up(session));
         }
     }
-    /// Looks from time to time, where another brick leads the group with the network side, whether that has changed it: who lost rights or
-    /// was revoked is not served here any more, within seconds. The look is a thread's of its own: the caller waits for no device.
+    /// Looks from time to time whether the network side has changed, here or at the brick that leads its group: who lost rights or was
+    /// revoked is not served any more, in any group, within seconds. The look is a thread's of its own: the caller waits for no device.
     pub fn follow(self: &Arc<Keeper>, reactors: &Arc<Reactors>) {
         let is_due = {
             let mut followed = self.followed.lock().expect("no panic while held");
@@ -190,9 +190,12 @@ impl Keeper {
         if self.servers().is_empty() {
             return;
         }
-        let Some(before) = self.read_followed() else { return };
-        let known = self.known.lock().expect("no panic while held").clone();
-        let (Some(before), Some(known)) = (before, known) else { return };
+        let known = || self.known.lock().expect("no panic while held").clone();
+        let first = known();
+        self.read_followed();
+        let Some(known) = known() else { return };
+        let heeded = self.followed.lock().expect("no panic while held").heeded.replace(known.clone());
+        let Some(before) = heeded.or(first).filter(|before| !Arc::ptr_eq(before, &known)) else { return };
         for (name, client) in before.clients() {
             let now = known.clients().get(name);
             if now == Some(client) {
@@ -209,25 +212,24 @@ impl Keeper {
             }
         }
     }
-    /// Takes what this brick's own replica has of the network side, if another brick leads it. What was known before; None if nothing has
-    /// changed, or this brick leads.
-    fn read_followed(&self) -> Option<Option<Arc<Network<()>>>> {
-        let badge = self.badge.as_ref()?;
+    /// Takes what this brick's own replica has of the network side, if another brick leads it. True if that is news.
+    fn read_followed(&self) -> bool {
+        let Some(badge) = &self.badge else { return false };
         // Under the lock of changes: who begins to lead reads for itself. That may take for as long as there is no majority.
-        let Ok(_kept) = self.network.try_lock() else { return None };
+        let Ok(_kept) = self.network.try_lock() else { return false };
         if self.groups.leads(CATALOGUE) {
-            return None;
+            return false;
         }
         let files = Replica::new(&self.groups);
-        let ino = files.ino(FILE).ok()??;
+        let Ok(Some(ino)) = files.ino(FILE) else { return false };
         let is_same = self.followed.lock().expect("no panic while held").ino == Some(ino);
         if is_same && self.known.lock().expect("no panic while held").is_some() {
-            return None;
+            return false;
         }
-        let network = Network::open_of_cluster(files, badge.cluster()).ok()??;
+        let Ok(Some(network)) = Network::open_of_cluster(files, badge.cluster()) else { return false };
         self.followed.lock().expect("no panic while held").ino = Some(ino);
-        let mut known = self.known.lock().expect("no panic while held");
-        Some(known.replace(Arc::new(network.known())))
+        *self.known.lock().expect("no panic while held") = Some(Arc::new(network.known()));
+        true
     }
     /// True if what this brick knows may be older than what another one that leads has told a client.
     fn may_be_behind(&self) -> bool {
@@ -252,7 +254,7 @@ impl Gate for Keeper {
             })
         };
         let mut found = rights();
-        if !matches!(found, Ok(Ok(_))) && self.read_followed().is_some() {
+        if !matches!(found, Ok(Ok(_))) && self.read_followed() {
             found = rights();
         }
         let rights = found.map_err(|error| told(Reason::Busy, &error))??;
@@ -284,7 +286,7 @@ impl Gate for Keeper {
 impl Tenures for Keeper {
     fn begin(&self, group: GroupId) -> Result<Credentials> {
         if group != CATALOGUE {
-            drop(self.read_followed());
+            self.read_followed();
             return self.credentials();
         }
         let badge = self.badge.as_ref().expect("a brick that is alone has no tenures");

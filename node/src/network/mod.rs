@@ -19,9 +19,9 @@ use crate::admin::protocol::{Answer, Attached, NetworkRequest};
 use crate::assembly::{Brick, on_core};
 use crate::cli::Listen;
 use crate::failure::{Exit, Failure};
-use base::{Error, GroupId, Kind, Result, SessionId, VolumeId};
+use base::{Error, Kind, Result, SessionId, VolumeId};
 use control::{Address as Place, ClientName};
-use group::Groups;
+use group::{CATALOGUE, Groups};
 use layer::{Served, Tenures};
 use runtime::net::Address;
 use runtime::real::{Directory, Reactors};
@@ -68,7 +68,7 @@ impl Listener {
         let served = Served::new(groups.clone(), name.as_str(), cluster.0, brick.stack_of()).behind(keeper.clone());
         let known = sessions_of(groups, |_| true);
         let server = served.start(runtime, listener, Some(credentials), &known);
-        keeper.serves(GroupId(0), &server);
+        keeper.serves(CATALOGUE, &server);
         let (looked, desk) = (Mutex::new(Instant::now()), Desk { name, keeper });
         Ok(Some(Listener { address, groups: groups.clone(), desk, server, looked }))
     }

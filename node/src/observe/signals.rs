@@ -210,7 +210,7 @@ pub fn network(server: &str, client: &Client) -> Network {
 
 /// The other nodes of a cluster, each named by its brick; none unless this one leads.
 pub fn peers(groups: &Groups) -> Vec<Peer> {
-    let others = groups.others(crate::cluster::GROUP).into_iter();
+    let others = groups.others(group::CATALOGUE).into_iter();
     let told = others.filter_map(|(brick, follows, reach)| {
         let (follows, way) = (follows?, reach.way.unwrap_or_default());
         let acks = follows.acknowledged.iter().map(|acks| Acks {
