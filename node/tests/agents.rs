@@ -237,10 +237,10 @@ fn worked(home: &Home, name: &str) -> u64 {
     found.and_then(|agent| agent["worked_ns"].as_u64()).unwrap_or_else(|| panic!("no {name}: {status}"))
 }
 
-fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+fn await_that(home: &Home, what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(120), "{what} does not end");
+        assert!(began.elapsed() < Duration::from_secs(120), "{what} does not end: {}", status(home));
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -258,7 +258,7 @@ fn ask_for_space(home: &Home, stop: &AtomicBool) {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(figure(home, "replay estimate ms") <= REPLAY_MS_MAX);
-    await_that("a checkpoint", || figure(home, "checkpoints") > before);
+    await_that(home, "a checkpoint", || figure(home, "checkpoints") > before);
 }
 
 /// Deletes a file of so many GiB; four are 10^6 blocks.
@@ -307,9 +307,9 @@ fn clients_hardly_notice_the_scrub_checkpoints_and_freeing() {
     above.extend(slowed_by_checkpoints(home, "all three", &directory, all, || scrub(home, "stop")).unwrap_or_default());
     assert!(above.is_empty(), "{above:?}");
     scrub(home, "start");
-    await_that("the scrub", || scrubbed(home, &["status"]).1["state"] == "done");
+    await_that(home, "the scrub", || scrubbed(home, &["status"]).1["state"] == "done");
     let used = || crate::space::space(home).logical;
-    await_that("freeing", || used() < 2 * BLOCKS * BLOCK);
+    await_that(home, "freeing", || used() < 2 * BLOCKS * BLOCK);
     daemon.terminate();
     home.check();
 }
@@ -356,7 +356,7 @@ fn clients_hardly_notice_the_cleaner() {
     // Segments that were never written make durable writes slow, whoever works beside them: all have been.
     let had = free(&home);
     overfill(&home.mount.join("junk"));
-    await_that("freeing", || free(&home) >= had / 10 * 9);
+    await_that(&home, "freeing", || free(&home) >= had / 10 * 9);
     let beside_writer = |_| {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -371,7 +371,7 @@ fn clients_hardly_notice_the_cleaner() {
     std::thread::scope(|scope| {
         let _stops = Stops(&stop);
         scope.spawn(|| overwrite(&filled, FILLED, Duration::ZERO, &stop));
-        await_that("room", || keeps_pace(&home));
+        await_that(&home, "room", || keeps_pace(&home));
     });
     // The delay of that writer's blocks fades within seconds.
     (0..warm_up()).for_each(|_| drop(beside_writer(0)));
@@ -385,7 +385,9 @@ fn clients_hardly_notice_the_cleaner() {
         }
         assert!(free(&home) >= FLOOR_BYTES, "{}", free(&home));
         let above = above("cleaner", &without, &beside);
-        await_that("cleaning", || status(&home)["cleaner"].as_str().is_some_and(|state| state.contains("rests")));
+        await_that(&home, "cleaning", || {
+            status(&home)["cleaner"].as_str().is_some_and(|state| state.contains("rests"))
+        });
         let is_steady = above.is_empty() || without.iter().chain([&clients(&directory)]).all(is_steady);
         (above, is_steady)
     };

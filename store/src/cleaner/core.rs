@@ -560,7 +560,8 @@ impl Controller {
             _ => target,
         };
         let rate_max = self.rate_max();
-        Some(Lane { moves_per_block: self.moves_per_block(), rate_max, ahead, rate_ahead: rate_max / 2 })
+        // At least half: of less, `slice` makes small slices, which measure no speed, and moves that were slow once would stay so.
+        Some(Lane { moves_per_block: self.moves_per_block(), rate_max, ahead, rate_ahead: rate_max.div_ceil(2) })
     }
     /// The destage; None if there is nothing for it. What has joined the batch is destaged although no more is to follow:
     /// until then it keeps all of its segments.

@@ -276,6 +276,28 @@ fn slow_moves_are_forgotten_when_they_are_fast_again() {
     assert!(fast.client_delay_ns < MS / 4 && fast.slice_blocks > 100, "{fast:?}");
 }
 
+/// The same while clients rest, whatever speed was measured last.
+#[test]
+fn slow_moves_are_forgotten_while_clients_rest() {
+    for slow_ns in (0..50).map(|step| MS / 5 + step * MS / 97) {
+        let mut controller = Controller::new(96);
+        let mut sight = Sight { free: 7, segments: 96, victim: Some(mean(11_000, 16_384)), ..Sight::default() };
+        let mut pace = controller.step(&sight);
+        let mut run = |until_ns: u64, move_ns: u64| {
+            while sight.now_ns < until_ns {
+                sight.now_ns += u64::from(pace.slice_blocks) * move_ns + pace.pause_ns;
+                sight.moved_blocks += u64::from(pace.slice_blocks);
+                pace = controller.step(&sight);
+            }
+            sight.moved_blocks
+        };
+        let slow = run(20_000 * MS, slow_ns);
+        let learned = run(23_000 * MS, 20_000);
+        let fast = run(24_000 * MS, 20_000) - learned;
+        assert!(slow > 0 && fast > 20_000, "{fast} blocks in a second after moves of {slow_ns} ns");
+    }
+}
+
 /// Full victims are left for later while clients rest: blocks moved now would be moved again.
 #[test]
 fn the_fuller_the_victim_the_less_is_cleaned_ahead() {

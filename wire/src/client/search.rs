@@ -18,17 +18,27 @@ pub(super) const CONNECT_NS: u64 = 400_000_000;
 /// Longest time for an answer to one message of a greeting. A volume's other clients may take some seconds to let go of what they cache;
 /// who asks again meanwhile has lost nothing.
 pub(super) const GREETING_NS: u64 = 10_000_000_000;
+/// The same for the first message, in the first round of a search; it doubles with each round, up to the longest. A process that hangs still
+/// takes connections: so it holds up who looks for another leader for no longer than the search has lasted anyway. A server that serves
+/// answers within milliseconds, unless it waits for other clients.
+const GREETING_FIRST_NS: u64 = 500_000_000;
 /// Time without an answer to pulses after which a connection is given up: two of them, which are sent each second. By then another brick leads,
 /// or is about to.
 pub(super) const SILENCE_NS: u64 = 1_900_000_000;
 /// Longest pause between two rounds, but for the jitter: a new leader is found within a second of its election.
 const PAUSE_NS_MAX: u64 = 200_000_000;
 
+/// Rounds after which the first message is waited for the longest.
+const ROUNDS_MAX: u32 = 5;
+const _: () = assert!(GREETING_FIRST_NS << ROUNDS_MAX >= GREETING_NS);
+
 /// The attempts of one connection.
 pub(super) struct Search {
     /// The present one.
     pub attempt: usize,
     first: usize,
+    /// Rounds since a server has let the session in.
+    rounds: u32,
     pauses: Pauses,
     /// The longest that one of this round has lasted.
     longest_ns: u64,
@@ -37,7 +47,15 @@ pub(super) struct Search {
 impl Search {
     /// The search of a core's connection: those of other cores begin elsewhere.
     pub fn of(core: usize) -> Search {
-        Search { attempt: core, first: core, pauses: Pauses::new(), longest_ns: 0 }
+        Search { attempt: core, first: core, rounds: 0, pauses: Pauses::new(), longest_ns: 0 }
+    }
+    /// The longest time for an answer to the first message of a greeting.
+    pub fn patience_ns(&self) -> u64 {
+        (GREETING_FIRST_NS << self.rounds.min(ROUNDS_MAX)).min(GREETING_NS)
+    }
+    /// Notes that a server has let the session in.
+    pub fn is_let_in(&mut self) {
+        self.rounds = 0;
     }
     /// Begins the next attempt after one that lasted so long; the pause before it.
     pub fn go_on(&mut self, client: &Session, lasted_ns: u64) -> u64 {
@@ -47,6 +65,7 @@ impl Search {
         if !(self.attempt - self.first).is_multiple_of(addresses) {
             return 0;
         }
+        self.rounds += 1;
         let pause_ns = self.pauses.next_ns(&*client.runtime.random, std::mem::take(&mut self.longest_ns));
         if addresses > 1 { pause_ns.min(PAUSE_NS_MAX + pause_ns % PAUSE_NS_MAX) } else { pause_ns }
     }

@@ -492,19 +492,20 @@ impl Session {
     }
     /// Greets the server, tells what the session has open if the server does not know, and takes replies until the connection
     /// breaks. Errors: why it broke, or was not made.
-    async fn converse(self: &Arc<Session>, core: usize, attempt: usize) -> Result<()> {
+    async fn converse(self: &Arc<Session>, core: usize, search: &mut Search) -> Result<()> {
         let address = {
             let addresses = self.addresses.lock();
-            addresses[attempt % addresses.len()].clone()
+            addresses[search.attempt % addresses.len()].clone()
         };
         let connection = self.soon(CONNECT_NS, self.runtime.net.connect(&address)).await?;
         let credentials = self.credentials.lock().clone();
         let tls = credentials.map(|(credentials, name)| Tls::client(&credentials, &name)).transpose()?;
         let lane = Lane::start(&self.runtime, connection, tls);
         let mut reader = Reader::new(&self.runtime, &lane);
-        let conversed = self.greet(&lane, &mut reader).await;
+        let conversed = self.greet(&lane, &mut reader, search.patience_ns()).await;
         let ended = match conversed {
             Ok(Some(boot)) => {
+                search.is_let_in();
                 self.install(core, &lane);
                 self.arrived(&lane);
                 self.hear_caches();
@@ -522,8 +523,8 @@ impl Session {
         lane.close(&self.runtime);
         ended
     }
-    /// The number of the server's start; None if the client was refused.
-    async fn greet(&self, lane: &Lane, reader: &mut Reader) -> Result<Option<u64>> {
+    /// The number of the server's start; None if the client was refused. `patience_ns`: for the first answer, if another server may serve.
+    async fn greet(&self, lane: &Lane, reader: &mut Reader, patience_ns: u64) -> Result<Option<u64>> {
         let Options { volume, who, read_only, .. } = &self.options;
         let hello = Hello {
             versions: VERSIONS,
@@ -537,7 +538,7 @@ impl Session {
         };
         let sent_ns = self.runtime.clock.now_ns();
         lane.outbox.push(None, |out| hello.frame(out, self.header(FrameKind::Hello)));
-        let came = self.soon(GREETING_NS, reader.next()).await?.ok_or_else(gone)?;
+        let came = self.soon(patience_ns, reader.next()).await?.ok_or_else(gone)?;
         match came.header.kind {
             FrameKind::HelloOk => {}
             FrameKind::Refused => return self.refused(Refused::decode(reader.body())?).map(|()| None),
@@ -693,7 +694,7 @@ async fn connect(client: Arc<Session>, core: usize) {
     let mut search = Search::of(core);
     loop {
         let began_ns = clock.now_ns();
-        if let Err(error) = client.converse(core, search.attempt).await {
+        if let Err(error) = client.converse(core, &mut search).await {
             client.server.lock().reach.error = Some(error);
         }
         let ticket = client.changed.ticket();
