@@ -2,7 +2,7 @@
 //! and any two snapshots of one daemon subtract.
 
 use crate::Times;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// A snapshot. Fields that a daemon of another version or another machine does not have are empty.
@@ -51,8 +51,9 @@ pub struct Snapshot {
     pub network: Option<Network>,
     /// The other nodes of a cluster, at the one that leads.
     pub peers: Vec<Peer>,
-    /// The leader of the cluster, at one of its nodes.
-    pub led: Option<Led>,
+    /// The leaders of a cluster's groups, at one of its nodes, by group.
+    #[serde(deserialize_with = "one_or_many")]
+    pub led: Vec<Led>,
     /// The usual service of the device, as learned so far.
     pub baseline: crate::Baseline,
 }
@@ -77,10 +78,27 @@ pub struct Peer {
     pub acks: Vec<Acks>,
 }
 
-/// The node that leads a cluster, and what came before, as one of its nodes has seen it since its daemon's start.
+/// Daemons of builds before told of one group alone, or of none.
+fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Led>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Told {
+        Many(Vec<Led>),
+        One(Led),
+    }
+    Ok(match Option::deserialize(from)? {
+        None => Vec::new(),
+        Some(Told::Many(many)) => many,
+        Some(Told::One(one)) => vec![one],
+    })
+}
+
+/// The node that leads a group of a cluster, and what came before, as one of the nodes has seen it since its daemon's start.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct Led {
+    /// The group's number.
+    pub group: u32,
     /// The name of the node that tells.
     pub node: String,
     /// The name of the node that leads, or led last; the number of its brick, in hexadecimal digits, if the daemon does not know it. Empty if there

@@ -48,8 +48,9 @@ pub struct Window {
     pub network: Option<Network>,
     /// The other nodes of a cluster, at the one that leads: what they are at the end, and what was counted meanwhile.
     pub peers: Vec<Peer>,
-    /// The leader of the cluster, at one of its nodes: what was known at the beginning, and what is known at the end, with what was counted meanwhile.
-    pub led: Option<(Led, Led)>,
+    /// The leaders of the cluster's groups, at one of its nodes: what was known at the beginning, and what is known at the end, with what was
+    /// counted meanwhile.
+    pub led: Vec<(Led, Led)>,
 }
 
 /// A core's difference.
@@ -400,12 +401,15 @@ fn peers(before: &Snapshot, after: &Snapshot) -> Vec<Peer> {
     pairs(&before.peers, &after.peers, |peer| &*peer.brick).map(since).collect()
 }
 
-fn led(before: &Snapshot, after: &Snapshot) -> Option<(Led, Led)> {
-    let (earlier, later) = (before.led.clone()?, after.led.clone()?);
-    // A silence is counted once it is noticed, and may have begun before.
-    let without_ns = later.without_ns.saturating_sub(earlier.without_ns).min(after.at_ns - before.at_ns);
-    let changes = later.changes.saturating_sub(earlier.changes);
-    Some((earlier, Led { without_ns, changes, ..later }))
+fn led(before: &Snapshot, after: &Snapshot) -> Vec<(Led, Led)> {
+    let since = |(earlier, later): (Option<&Led>, &Led)| {
+        let earlier = earlier?.clone();
+        // A silence is counted once it is noticed, and may have begun before.
+        let without_ns = later.without_ns.saturating_sub(earlier.without_ns).min(after.at_ns - before.at_ns);
+        let changes = later.changes.saturating_sub(earlier.changes);
+        Some((earlier, Led { without_ns, changes, ..later.clone() }))
+    };
+    pairs(&before.led, &after.led, |led| led.group).filter_map(since).collect()
 }
 
 fn disk(before: &Snapshot, after: &Snapshot) -> Option<DiskWindow> {

@@ -16,7 +16,7 @@ use store::format::record::{self, Frame, Head, Logged, Moved, Moves, Places, Run
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
 use store::format::values::{
-    self, GroupRow, HealRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow,
+    self, GroupRow, HealRow, Promise, ReplayRow, ReplicaRow, SegmentRow, SegmentState, SessionRow, TermRow,
 };
 use store::format::{Uuid, edits, keys, summary};
 use store::purge::Purge;
@@ -543,8 +543,14 @@ fn rows() -> Vec<Vec<u8>> {
         values::encode_terms(&[TermRow { term: Term(2), first: Index(3), start: 4 }]),
     ];
     let local = values::encode_session(&SessionRow { holder: None, ..session() });
-    let promise = values::encode_promise(&Promise { term: Term(2), voted_for: Some(ReplicaId(3)) });
-    let more = [(5, values::encode_volume(&layered())), (10, local), (16, promise)];
+    let promise = Promise { term: Term(2), voted_for: Some(ReplicaId(3)) };
+    let replica = |before| values::encode_replica(&ReplicaRow { promise, before });
+    let more = [
+        (5, values::encode_volume(&layered())),
+        (10, local),
+        (16, replica(None)),
+        (16, replica(Some((Index(5), Term(1))))),
+    ];
     let heal = (17, values::encode_heal(&HealRow { rows: true, started: 4 }));
     let numbered = (0..).zip(values).chain(more).chain([heal]);
     numbered.map(|(kind, value)| [vec![kind], value].concat()).collect()
@@ -570,7 +576,7 @@ fn row(bytes: &[u8]) -> Answer {
         11 => back(value, values::decode_group, values::encode_group),
         12 => back(value, values::decode_damaged_replay, |(row, ways)| values::encode_damaged_replay(row, ways)),
         13 => back(value, values::decode_segment, values::encode_segment),
-        16 => back(value, values::decode_promise, values::encode_promise),
+        16 => back(value, values::decode_replica, values::encode_replica),
         17 => back(value, values::decode_heal, values::encode_heal),
         15 => back(value, values::decode_terms, |terms| values::encode_terms(terms)),
         _ => u64::from(keys::row(value).is_some()),

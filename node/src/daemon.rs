@@ -681,7 +681,7 @@ fn name_nodes(node: &Node, snapshot: &mut Snapshot) {
     for peer in &mut snapshot.peers {
         peer.node = named(&peer.brick).unwrap_or_else(|| peer.node.clone());
     }
-    if let Some(led) = &mut snapshot.led {
+    for led in &mut snapshot.led {
         led.leader = named(&led.leader).unwrap_or_else(|| led.leader.clone());
         led.node = node.name().to_string();
     }

@@ -308,12 +308,16 @@ impl Store {
     }
     /// Bytes of log that a replay would read now.
     pub fn replay_bytes(&self) -> u64 {
-        let start = self.replay.lock().sequence;
+        let start = self.replay_start();
+        self.log_bytes_from(&start)
+    }
+    /// Bytes of log that a replay would read from there, in whole segments.
+    pub fn log_bytes_from(&self, start: &ReplayRow) -> u64 {
         let table = self.table.lock();
         let segments = table.iter().filter(|(_, row)| {
             row.stream == format::segment::Stream::Commit
                 && row.state != format::values::SegmentState::Free
-                && row.sequence >= start
+                && row.sequence >= start.sequence
         });
         segments.count() as u64 * self.geometry.segment_bytes
     }

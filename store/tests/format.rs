@@ -13,7 +13,7 @@ use store::format::record::{Frame, Head, Logged, Run, Vote, encode_replicated, e
 use store::format::segment::{SegmentHeader, Stream};
 use store::format::superblock::{EpochEnd, Features, SEVERAL_DEVICES, State, Superblock};
 use store::format::values::{
-    self, GroupRow, HealRow, Promise, ReplayRow, SegmentRow, SegmentState, SessionRow, TermRow,
+    self, GroupRow, HealRow, Promise, ReplayRow, ReplicaRow, SegmentRow, SegmentState, SessionRow, TermRow,
 };
 use store::format::{Uuid, keys, summary};
 use store::reserve::{Extent, Reserve};
@@ -506,12 +506,18 @@ fn values_of_the_index() {
     let falling = [terms[1], terms[0]];
     assert!(values::decode_terms(&values::encode_terms(&falling)).is_err());
     let promise = Promise { term: Term(2), voted_for: Some(ReplicaId(3)) };
-    let bytes = values::encode_promise(&promise);
+    let row = ReplicaRow { promise, before: None };
+    let bytes = values::encode_replica(&row);
     drawn(&bytes, &[(0, 1, 1), (1, 8, 2), (9, 8, 3)]);
-    assert_eq!((bytes.len(), values::decode_promise(&bytes)), (17, Ok(promise)));
-    let nobody = Promise { voted_for: None, ..promise };
-    assert_eq!(values::decode_promise(&values::encode_promise(&nobody)), Ok(nobody));
-    assert!(values::decode_promise(&[&bytes[..], &[0]].concat()).is_err());
+    assert_eq!((bytes.len(), values::decode_replica(&bytes)), (17, Ok(row)));
+    let nobody = ReplicaRow { promise: Promise { voted_for: None, ..promise }, ..row };
+    assert_eq!(values::decode_replica(&values::encode_replica(&nobody)), Ok(nobody));
+    assert!(values::decode_replica(&[&bytes[..], &[0]].concat()).is_err());
+    let noted = ReplicaRow { before: Some((Index(5), Term(1))), ..row };
+    let bytes = values::encode_replica(&noted);
+    drawn(&bytes, &[(0, 1, 2), (1, 8, 2), (9, 8, 3), (17, 8, 5), (25, 8, 1)]);
+    assert_eq!((bytes.len(), values::decode_replica(&bytes)), (33, Ok(noted)));
+    assert!(values::decode_replica(&bytes[..25]).is_err());
     let heal = HealRow { rows: true, started: 5 };
     let bytes = values::encode_heal(&heal);
     drawn(&bytes, &[(0, 1, 1), (1, 1, 1), (2, 8, 5)]);

@@ -5,12 +5,99 @@ use crate::snapshot::Led;
 use crate::{Finding, Window};
 use runtime::Stage;
 
+/// The groups without a leader for most of the longest time that one of them was, after the same node had led them: what was known of each at the
+/// beginning, and at the end.
+struct Interrupted<'a> {
+    /// In the order of their numbers, at least one.
+    groups: Vec<&'a (Led, Led)>,
+    /// Number of all groups.
+    all: usize,
+    longest_ns: u64,
+}
+
+impl Interrupted<'_> {
+    fn of(window: &Window) -> Option<Interrupted<'_>> {
+        let (first, longest) = window.led.iter().rev().max_by_key(|(_, after)| after.without_ns)?;
+        let is_meant = |(before, after): &&(Led, Led)| {
+            before.leader == first.leader && after.without_ns > 0 && 2 * after.without_ns >= longest.without_ns
+        };
+        let groups: Vec<_> = window.led.iter().filter(is_meant).collect();
+        (!groups.is_empty()).then_some(Interrupted { groups, all: window.led.len(), longest_ns: longest.without_ns })
+    }
+    /// Their part of all groups.
+    fn part(&self) -> f64 {
+        self.groups.len() as f64 / self.all as f64
+    }
+    /// The node that led before; empty if there was none.
+    fn first(&self) -> &str {
+        &self.groups[0].0.leader
+    }
+    /// The node that tells.
+    fn node(&self) -> &str {
+        &self.groups[0].1.node
+    }
+    fn is_without(&self) -> bool {
+        self.groups.iter().any(|(_, after)| after.is_without)
+    }
+    /// The node that led before, and those that lead now.
+    fn resource(&self) -> String {
+        let first = if self.first().is_empty() { "nobody" } else { self.first() };
+        let mut last = Vec::new();
+        for (_, after) in &self.groups {
+            let now = match after.is_without {
+                true => "nobody".to_string(),
+                false if after.leader == first => format!("{first} again"),
+                false => after.leader.clone(),
+            };
+            if !last.contains(&now) {
+                last.push(now);
+            }
+        }
+        format!("{first}, then {}", last.join(" and "))
+    }
+    /// A line for each group.
+    fn terms(&self) -> impl Iterator<Item = String> {
+        self.groups.iter().map(|(before, after)| {
+            let first = match before.leader.is_empty() {
+                true => "nobody led before".to_string(),
+                false => format!("{} led before, in term {}", before.leader, before.term),
+            };
+            let last = match after.is_without {
+                true => "nobody leads now".to_string(),
+                false => format!("{} leads now, in term {}", after.leader, after.term),
+            };
+            let group = if self.all > 1 { format!(" (group {})", after.group) } else { String::new() };
+            format!("{first}; {last}; changes of leader: {}{group}", after.changes)
+        })
+    }
+    fn next(&self) -> String {
+        let costs = "a process that ended, a write that took longer than a second, or a network that was cut costs a node the lead";
+        match self.first() {
+            _ if self.is_without() => {
+                "`sinter cluster status` on each node says which others it reaches: a majority must reach each other"
+                    .to_string()
+            }
+            "" => "`sinter cluster status` tells of all nodes".to_string(),
+            first if first == self.node() => {
+                format!(
+                    "look at this node, which led before: its log, its disk, and the network to the others; {costs}"
+                )
+            }
+            first => {
+                format!("look at {first}, which led before: `sinter cluster status`, its log and its disk; {costs}")
+            }
+        }
+    }
+}
+
 /// The time without a leader, if clients wanted something meanwhile.
 ///
-/// All of them wait for all of it, so it is the same part of their requests' time as of all time, and they would have had as many more answers as
-/// there is more time with a leader. If less than one request came in as long a time otherwise, nobody need have noticed.
+/// Whoever wants something of a group that nobody leads waits for all of that time. If requests are for all groups alike, it is the same part of their
+/// time as of all groups' time, and they would have had as many more answers as there is more time with a leader. If less than one request
+/// came in as long a time otherwise, nobody need have noticed.
 pub fn find(window: &Window) -> Option<Finding> {
     let mut finding = without_requests(window)?;
+    finding.share *= Interrupted::of(window)?.part();
     finding.gain = finding.share / (1.0 - finding.share);
     let missed = window.requests() as f64 * finding.gain;
     if missed < 1.0 {
@@ -30,56 +117,18 @@ pub fn find(window: &Window) -> Option<Finding> {
 
 /// The time without a leader, whether or not requests came.
 pub fn without_requests(window: &Window) -> Option<Finding> {
-    let (before, after) = window.led.as_ref().filter(|(_, after)| after.without_ns > 0)?;
-    let share = window.share(after.without_ns).min(0.99);
-    let without = time(after.without_ns as f64);
-    let mut evidence = vec![
-        terms(before, after),
-        format!("nobody led for {without} of this time ({}), as {} saw it", percent(share), after.node),
-    ];
+    let interrupted = Interrupted::of(window)?;
+    let share = window.share(interrupted.longest_ns).min(0.99);
+    let (without, count, all) = (time(interrupted.longest_ns as f64), interrupted.groups.len(), interrupted.all);
+    let led = if all > 1 { format!("nobody led {count} of {all} groups") } else { "nobody led".to_string() };
+    let mut evidence: Vec<String> = interrupted.terms().collect();
+    evidence.push(format!("{led} for {without} of this time ({}), as {} saw it", percent(share), interrupted.node()));
+    let (_, after) = interrupted.groups[0];
     if !after.is_without && after.leader != after.node {
         evidence.push(format!("{} leads: what clients ask for now is counted there", after.leader));
     }
-    let (cause, resource) = ("leader-change".to_string(), resource(before, after));
-    Some(Finding { cause, resource, share, gain: 0.0, evidence, next: next(before, after) })
-}
-
-/// The node that led before, and the one that leads now.
-fn resource(before: &Led, after: &Led) -> String {
-    let first = if before.leader.is_empty() { "nobody" } else { &*before.leader };
-    match after.is_without {
-        true => format!("{first}, then nobody"),
-        false if before.leader == after.leader => format!("{first}, then {first} again"),
-        false => format!("{first}, then {}", after.leader),
-    }
-}
-
-fn terms(before: &Led, after: &Led) -> String {
-    let first = match before.leader.is_empty() {
-        true => "nobody led before".to_string(),
-        false => format!("{} led before, in term {}", before.leader, before.term),
-    };
-    let last = match after.is_without {
-        true => "nobody leads now".to_string(),
-        false => format!("{} leads now, in term {}", after.leader, after.term),
-    };
-    format!("{first}; {last}; changes of leader: {}", after.changes)
-}
-
-fn next(before: &Led, after: &Led) -> String {
-    let costs =
-        "a process that ended, a write that took longer than a second, or a network that was cut costs a node the lead";
-    match &*before.leader {
-        _ if after.is_without => {
-            "`sinter cluster status` on each node says which others it reaches: a majority must reach each other"
-                .to_string()
-        }
-        "" => "`sinter cluster status` tells of all nodes".to_string(),
-        first if first == after.node => {
-            format!("look at this node, which led before: its log, its disk, and the network to the others; {costs}")
-        }
-        first => format!("look at {first}, which led before: `sinter cluster status`, its log and its disk; {costs}"),
-    }
+    let (cause, resource) = ("leader-change".to_string(), interrupted.resource());
+    Some(Finding { cause, resource, share, gain: 0.0, evidence, next: interrupted.next() })
 }
 
 #[cfg(test)]
@@ -93,16 +142,20 @@ mod tests {
     /// The leader and its term as `n2` sees it, after so many changes and so many milliseconds without one.
     fn seen(leader: &str, term: u64, changes: u64, without_ms: u64) -> Led {
         let without_ns = without_ms * 1_000_000;
-        Led { node: "n2".into(), leader: leader.into(), term, changes, without_ns, is_without: false }
+        Led { group: 0, node: "n2".into(), leader: leader.into(), term, changes, without_ns, is_without: false }
     }
 
     /// Five seconds at `n2`, with so many writes that wait for other nodes for so long.
     fn told(before: Led, after: Led, load: (u64, u64)) -> Explanation {
+        told_of(vec![before], vec![after], load)
+    }
+
+    fn told_of(before: Vec<Led>, after: Vec<Led>, load: (u64, u64)) -> Explanation {
         let [before, after] = snapshots(before, after, load);
         explain(&before, &after).expect("of one daemon")
     }
 
-    fn snapshots(before: Led, after: Led, (count, peer_us): (u64, u64)) -> [Snapshot; 2] {
+    fn snapshots(before: Vec<Led>, after: Vec<Led>, (count, peer_us): (u64, u64)) -> [Snapshot; 2] {
         let times = |us: u64| Times { count, sum_ns: count * us * 1000, ..Times::default() };
         let stages = [("peer".to_string(), times(peer_us)), ("order".to_string(), times(10))].into();
         let errors = [("elsewhere".to_string(), count.min(7))].into();
@@ -122,9 +175,8 @@ mod tests {
             ..Default::default()
         };
         let peers = vec![crate::snapshot::Peer { needed: count, ..peer }];
-        let before = Snapshot { at_ns: SECOND, process: process.clone(), led: Some(before), ..Snapshot::default() };
-        let after =
-            Snapshot { at_ns: 6 * SECOND, operations, process, peers, baseline, led: Some(after), ..before.clone() };
+        let before = Snapshot { at_ns: SECOND, process: process.clone(), led: before, ..Snapshot::default() };
+        let after = Snapshot { at_ns: 6 * SECOND, operations, process, peers, baseline, led: after, ..before.clone() };
         [before, after]
     }
 
@@ -152,6 +204,39 @@ mod tests {
             told.verdict.sentence.starts_with("The cluster's lead was interrupted: n1, then n2. It has 30%"),
             "{}",
             told.verdict.sentence
+        );
+    }
+
+    #[test]
+    fn groups_of_one_node_that_others_took_are_told_together() {
+        let of = |group: u32, led: Led| Led { group, ..led };
+        let ends = [("n2", 1_500), ("n2", 1), ("n3", 0), ("n3", 1_400), ("n2", 0), ("n3", 2)];
+        let first = |group: u32| if group.is_multiple_of(3) { "n1" } else { "n2" };
+        let before = (0..6).map(|group| of(group, seen(first(group), 3, 1, 400))).collect();
+        let after = (0u32..).zip(ends).map(|(group, (leader, ms))| of(group, seen(leader, 5, 2, 400 + ms))).collect();
+        let told = told_of(before, after, (7_000, 290));
+        let finding = &told.verdict.finding;
+        assert_eq!(
+            (&*finding.cause, &*finding.resource),
+            ("leader-change", "n1, then n2 and n3"),
+            "{:?}",
+            told.verdict
+        );
+        assert!((0.09..0.11).contains(&finding.share), "a third of 30%: {finding:?}");
+        for part in ["nobody led 2 of 6 groups for 1.5 s", "n3 leads now, in term 5; changes of leader: 1 (group 3)"] {
+            assert!(finding.evidence.iter().any(|line| line.contains(part)), "{part}: {finding:?}");
+        }
+    }
+
+    #[test]
+    fn snapshots_of_daemons_before_are_read() {
+        let led = |json: &str| serde_json::from_str::<Snapshot>(json).expect("a snapshot").led;
+        assert!(led("{}").is_empty() && led(r#"{"led": null}"#).is_empty());
+        let one = led(r#"{"led": {"node": "n2", "leader": "n1", "term": 3}}"#);
+        assert_eq!(one, [Led { changes: 0, ..seen("n1", 3, 0, 0) }]);
+        assert_eq!(
+            led(r#"{"led": [{"group": 1}, {"group": 4}]}"#).iter().map(|led| led.group).collect::<Vec<_>>(),
+            [1, 4]
         );
     }
 
@@ -196,7 +281,7 @@ mod tests {
     #[test]
     fn requests_that_a_node_has_itself_wait_for_a_leader_only_if_there_was_none_for_long() {
         let cause = |without_ms| {
-            let [before, mut after] = snapshots(seen("n1", 3, 0, 0), seen("n2", 4, 1, without_ms), (0, 0));
+            let [before, mut after] = snapshots(vec![seen("n1", 3, 0, 0)], vec![seen("n2", 4, 1, without_ms)], (0, 0));
             after.in_flight = InFlight { looks: 10, in_daemon: 40, ..InFlight::default() };
             explain(&before, &after).expect("of one daemon").verdict.finding.cause
         };

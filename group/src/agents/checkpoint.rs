@@ -176,10 +176,10 @@ impl Groups {
                 assert!(before >= counted, "group {} takes {counted} bytes out of {before}", state.group);
             }
             let applied = state.row.applied;
-            let promise = state.replica.as_mut().map(|replica| replica.include(applied));
-            if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() || promise.is_some() {
+            let replica = state.replica.as_mut().map(|replica| replica.include(applied));
+            if state.frozen.is_some() || !state.purges.is_empty() || self.store().has_counted() || replica.is_some() {
                 let left = (state.purges.clone(), state.reserves.clone());
-                frozen.push((state.group, (state.row, state.young(), promise), state.frozen.clone(), left));
+                frozen.push((state.group, (state.row, state.young(), replica), state.frozen.clone(), left));
             }
         }
         self.resume_replicas();
@@ -195,9 +195,9 @@ impl Groups {
         let write = move || {
             let parts = frozen.into_iter().map(|(group, (row, young, replica), generation, (purges, reserves))| {
                 let mut changes = generation.map_or(Vec::new(), |generation| generation.changes());
-                let (promise, healed) = replica.unzip();
+                let (replica, healed) = replica.unzip();
                 changes.extend(healed.filter(|healed| *healed).map(|_| Change::Healed));
-                GroupPart { group, row, young, changes, purges, reserves, promise }
+                GroupPart { group, row, young, changes, purges, reserves, replica }
             });
             store::checkpoint::write(&store, replay, parts.collect(), limits)
         };

@@ -15,7 +15,7 @@ use order_raft::support::BrickId;
 use runtime::tasks::{run_background, run_blocking};
 use std::sync::atomic::Ordering;
 use store::format::superblock::HEALING;
-use store::format::values::{GroupRow, HealRow};
+use store::format::values::{GroupRow, HealRow, ReplicaRow};
 use store::heal::{Page, take};
 
 impl Groups {
@@ -99,7 +99,6 @@ impl Groups {
         let read = move || read_state(&*index, of, &options);
         let mut fresh = run_blocking(&*self.store().runtime.tasks, read).await?;
         let replication = self.replication();
-        let members: Vec<_> = std::iter::once(replication.me).chain(replication.others.iter().copied()).collect();
         let gone = {
             let mut state = group.state.lock();
             let counted = state.counted_bytes as u64;
@@ -109,7 +108,8 @@ impl Groups {
             assert!(old.order.last().index < row.applied, "nothing that was acknowledged is behind the rows");
             let position = Position { index: row.applied, term: row.term };
             let kept = KeptRecords::after(position.index);
-            let mut replica = Replica::open(&replication.me, &members, old.promise, position, kept);
+            let own = ReplicaRow { promise: old.promise, before: None };
+            let mut replica = Replica::open(&replication.me, &replication.members, own, position, kept);
             replica.go_on_after(&old, HealRow { rows: false, started });
             self.drop_stashed(old.stash);
             fresh.replica = Some(Box::new(replica));

@@ -112,6 +112,10 @@ impl KeptRecords {
         usize::try_from(index.0.checked_sub(self.first)?).ok()
     }
     /// The positions of all.
+    /// The last record's position; None if there is none.
+    pub fn last_position(&self) -> Option<Position> {
+        self.records.back().map(|kept| kept.position)
+    }
     pub fn positions(&self) -> impl Iterator<Item = Position> {
         self.records.iter().map(|kept| kept.position)
     }

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use store::format::batch::FIXED_BYTES;
 use store::format::record::framed_bytes;
-use store::format::values::{HealRow, Promise};
+use store::format::values::{HealRow, Promise, ReplicaRow};
 use wire::peer::{PARCEL_BLOCKS_MAX, QUEUED_BYTES_MAX};
 
 /// Records of a brick that wait for the message that names them, per group: more than one append names.
@@ -127,6 +127,10 @@ pub(crate) struct Replica {
     pub acks: BTreeMap<ReplicaId, Acks>,
     /// Every replica has the records up to this one, as far as was heard.
     pub everyone: Index,
+    /// The last one up to which it told followers so while nothing more was to be sent.
+    pub told_everyone: Index,
+    /// The last record before those that replay may find in the log.
+    pub before: Option<Position>,
     /// Times that a follower was found to need what is no longer kept, or to have lost what it had acknowledged.
     pub needs_heal: u64,
     /// The heal of this replica, if it heals.
@@ -150,13 +154,15 @@ pub(crate) enum Fate {
 
 impl Replica {
     /// A replica as its log was found. `applied`: what the index includes.
-    pub fn open(me: &Member, members: &[Member], promise: Promise, applied: Position, kept: KeptRecords) -> Replica {
-        // The first record that is kept says what the term before the second one is.
+    pub fn open(me: &Member, members: &[Member], row: ReplicaRow, applied: Position, kept: KeptRecords) -> Replica {
+        let ReplicaRow { promise, before } = row;
+        let noted = before.map(|(index, term)| Position { index, term });
+        // If it was not noted, the first record that is kept says what the term before the second one is.
         let (first, mut positions) = (kept.first(), kept.positions());
         let before = match first {
             Index(1) => Position::default(),
             first if first > applied.index => applied,
-            _ => positions.next().unwrap_or(applied),
+            first => noted.filter(|noted| noted.index.0 + 1 == first.0).or_else(|| positions.next()).unwrap_or(applied),
         };
         let mut runs = TermRuns::new(before);
         positions.for_each(|position| runs.push(position));
@@ -183,6 +189,8 @@ impl Replica {
             cut_at: BTreeMap::new(),
             acks: BTreeMap::new(),
             everyone: Index(0),
+            told_everyone: Index(0),
+            before: noted,
             needs_heal: 0,
             rebuilt: 0,
             heal: None,
@@ -191,11 +199,13 @@ impl Replica {
             fed_by: None,
         }
     }
-    /// A checkpoint takes all up to this record. The promise that goes with it, and True if the heal has ended since the last one.
-    pub fn include(&mut self, applied: Index) -> (Promise, bool) {
+    /// A checkpoint takes all up to this record. The row that goes with it, and True if the heal has ended since the last one.
+    pub fn include(&mut self, applied: Index) -> (ReplicaRow, bool) {
         assert!(self.included <= applied, "the index goes on from checkpoint to checkpoint");
         self.included = applied;
-        (self.promise, std::mem::take(&mut self.healed))
+        let before = self.before.filter(|_| !active(Bug::EndNotKept));
+        let row = ReplicaRow { promise: self.promise, before: before.map(|before| (before.index, before.term)) };
+        (row, std::mem::take(&mut self.healed))
     }
     /// True while the rows are replaced, or are about to be.
     pub fn takes_rows(&self) -> bool {
@@ -227,6 +237,15 @@ impl Replica {
     pub fn everyone(&mut self) -> Index {
         self.everyone = self.everyone.max(self.order.acknowledged_by_all());
         self.everyone
+    }
+    /// True, once, for a leader that has nothing more to send, if its followers don't know that everyone has all: they keep their logs until they do.
+    pub fn is_news_of_everyone(&mut self) -> bool {
+        let everyone = self.everyone();
+        let is_news = self.order.is_leader() && everyone == self.order.last().index && everyone > self.told_everyone;
+        if is_news {
+            self.told_everyone = everyone;
+        }
+        is_news
     }
     /// The fate of a record that this replica has ordered.
     pub fn fate(&self, (term, index): (Term, Index)) -> Fate {
@@ -398,7 +417,7 @@ mod tests {
         let members: Vec<_> =
             (1..=3).map(|number| Member { replica: ReplicaId(number), brick: BrickId(number.into()) }).collect();
         let kept = KeptRecords::after(Index(0));
-        let replica = Replica::open(&members[0], &members, Promise::default(), Position::default(), kept);
+        let replica = Replica::open(&members[0], &members, ReplicaRow::default(), Position::default(), kept);
         (replica, Supports::open(Epoch(1), Ended::SupportingNobody, 0))
     }
 

@@ -195,7 +195,8 @@ impl Groups {
         let patience_ns = if replica.heal.is_some() { HEALING_WAITS_NS } else { 0 };
         if !lacks {
             replica.campaigns_no_more();
-            if replica.order.is_leader() && (replica.nudges || !leads_alone) {
+            let is_news = replica.is_news_of_everyone();
+            if replica.order.is_leader() && (replica.nudges || is_news || !leads_alone) {
                 replica.nudges = false;
                 replica.order.nudge();
                 self.carry_out(&mut state);

@@ -12,7 +12,7 @@ use runtime::tasks::run_blocking;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::format::record::{Head, Record, Run, Vote, encode_replicated};
-use store::format::values::Promise;
+use store::format::values::{Promise, ReplicaRow};
 use store::format::{keys, values};
 use store::index::Index as Engine;
 
@@ -69,18 +69,19 @@ impl Replication {
             let (number, reading) = (group.number, index.clone());
             let read = move || reading.get(&keys::promise(number));
             let row = run_blocking(tasks, read).await?;
-            let before = row.map_or(Ok(Promise::default()), |row| values::decode_promise(&row))?;
+            let row = row.map_or(Ok(ReplicaRow::default()), |row| values::decode_replica(&row))?;
             let index = index.clone();
             let read =
                 move || -> Result<_> { Ok((store::heal::heal_row(&*index, number)?, Across::read(&*index, number)?)) };
             let (heal, across) = run_blocking(tasks, read).await?;
             let FoundReplica { kept, promise } = found.remove(&number).unwrap_or_default();
+            let row = ReplicaRow { promise: row.promise.and(promise), ..row };
             let mut state = group.state.lock();
             let applied = Position { index: state.row.applied, term: state.row.term };
             let kept = kept.filter(|kept| kept.last() >= applied.index && kept.first().0 <= applied.index.0 + 1);
             let kept = kept.unwrap_or_else(|| KeptRecords::after(applied.index));
             assert!(kept.last() >= applied.index, "what the index has is kept, or before what is");
-            let mut replica = Replica::open(&self.me, &self.members, before.and(promise), applied, kept);
+            let mut replica = Replica::open(&self.me, &self.members, row, applied, kept);
             replica.heal = heal;
             state.across = across;
             state.replica = Some(Box::new(replica));

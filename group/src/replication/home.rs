@@ -33,7 +33,7 @@ impl Groups {
         if home.brick == self.replication().me.brick {
             return;
         }
-        let is_there = self.reach(home.brick).is_some_and(|reach| reach.is_connected) && !self.heals(home.brick);
+        let is_there = self.is_there(home.brick) && !self.heals(home.brick);
         let mut state = group.state.lock();
         let replica = state.replica();
         let leads = replica.order.is_leader();

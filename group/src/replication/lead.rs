@@ -10,6 +10,7 @@ use base::{GroupId, Index, Op, ReplicaId, Result, Term};
 use order_raft::support::BrickId;
 use runtime::seeded::{Bug, active};
 use runtime::{Buf, Span, Stage};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::format::record::Head;
 use wire::Context;
@@ -38,14 +39,14 @@ pub struct ReplicaStatus {
     pub heal: Option<HealStatus>,
 }
 
-/// A follower, as its leader knows it.
+/// A follower, as who leads knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Follower {
     /// Records that it has not acknowledged.
     pub lacks: u64,
     /// It asks for what is no longer kept.
     pub heals: bool,
-    /// Its acknowledgements since this process began to lead, by how much was under way.
+    /// Its acknowledgements since this process began to lead a group, of all that it has led, by how much was under way: they only grow.
     pub acknowledged: Vec<Acknowledged>,
     /// Records that became committed by its acknowledgement: those of which it was the last one that was needed.
     pub needed: u64,
@@ -149,21 +150,34 @@ impl Groups {
         let heal = replica.heal.map(|row| self.replication().healing.status(row));
         Some(ReplicaStatus { term, leader, last, committed, applied, waits, rebuilt, needs_heal, heal })
     }
-    /// A follower, as this brick knows it; None unless this one leads.
-    pub fn follower(&self, number: GroupId, brick: BrickId) -> Option<Follower> {
+    /// Another brick as the follower in all groups that this one leads, added up; None if this one leads none.
+    pub fn follower(&self, brick: BrickId) -> Option<Follower> {
         let member = self.replication.as_ref()?.member(brick)?;
-        let mut state = self.hosted(number)?.state.lock();
-        let replica = state.replica();
-        let order = &replica.order;
-        let lacks = order.last().index.0 - order.matched(member.replica).0;
-        let acks = replica.acks.get(&member.replica);
-        let (acknowledged, needed) = acks.map(|acks| (acks.figures(), acks.needed)).unwrap_or_default();
-        order.is_leader().then(|| Follower { lacks, heals: self.heals(brick), acknowledged, needed })
+        let mut acknowledged: BTreeMap<u64, Acknowledged> = BTreeMap::new();
+        let mut sum = Follower { lacks: 0, heals: self.heals(brick), acknowledged: Vec::new(), needed: 0 };
+        let mut leads = false;
+        for group in self.states() {
+            let mut state = group.state.lock();
+            let replica = state.replica();
+            if replica.order.is_leader() {
+                leads = true;
+                sum.lacks += replica.order.last().index.0 - replica.order.matched(member.replica).0;
+            }
+            let Some(acks) = replica.acks.get(&member.replica) else { continue };
+            sum.needed += acks.needed;
+            for Acknowledged { depth, count, took_ns } in acks.figures() {
+                let all = acknowledged.entry(depth).or_insert(Acknowledged { depth, ..Acknowledged::default() });
+                all.count += count;
+                all.took_ns += took_ns;
+            }
+        }
+        sum.acknowledged = acknowledged.into_values().collect();
+        leads.then_some(sum)
     }
-    /// The other bricks of a group, each with what this one knows of it as a follower, if this one leads, and how it is reached.
-    pub fn others(&self, number: GroupId) -> Vec<(BrickId, Option<Follower>, Reach)> {
+    /// The other bricks, each with what this one knows of it as a follower, if this one leads, and how it is reached.
+    pub fn others(&self) -> Vec<(BrickId, Option<Follower>, Reach)> {
         let members = self.replication.iter().flat_map(|replication| &replication.others);
-        let told = |brick| (brick, self.follower(number, brick), self.reach(brick).unwrap_or_default());
+        let told = |brick| (brick, self.follower(brick), self.reach(brick).unwrap_or_default());
         members.map(|member| told(member.brick)).collect()
     }
     /// Waits until all that this brick has ordered in groups with replicas is committed. Errors: `Elsewhere`.

@@ -3,9 +3,13 @@
 use crate::state::State;
 use crate::{Groups, KEPT_RECORD_BYTES};
 use base::{GroupId, Index, Result};
+use order_raft::Position;
 use runtime::seeded::{Bug, active};
 use runtime::tasks::run_blocking;
+use std::collections::VecDeque;
 use store::Store;
+use store::cleaner::Thresholds;
+use store::format::devices::Tier;
 use store::format::values::ReplayRow;
 
 /// The time that a checkpoint waits for a majority. A commit takes milliseconds, and until it has come no change is ordered.
@@ -13,62 +17,74 @@ const SETTLES_NS: u64 = 1_000_000_000;
 /// The pause between looks.
 const LOOK_NS: u64 = 500_000;
 
-/// Segments of the log that followers may hold back, if they lack records: beyond that they have to heal.
+/// Segments of the log that followers may hold back, if they lack records, at most, and of a small brick a part of its segments: beyond that they
+/// have to heal.
 const PINNED_SEGMENTS: u64 = 16;
+const PINNED_ONE_IN: u64 = 16;
 
 /// A place where replay may start, and the last records of all groups before it.
 pub(crate) struct Cut {
     replay: ReplayRow,
-    ends: Vec<Index>,
-    /// Bytes of the log before it.
-    bytes: u64,
+    /// None of the place where this process began: rows have them.
+    ends: Vec<Position>,
 }
 
 impl Cut {
     /// The place where the replay of this process started.
     pub fn first(store: &Store) -> Cut {
-        Cut { replay: store.replay_start(), ends: Vec::new(), bytes: 0 }
+        Cut { replay: store.replay_start(), ends: Vec::new() }
     }
 }
 
 impl Groups {
-    /// The place where replay starts from the checkpoint on whose cut this is: the last one before which no follower lacks a record.
-    pub(crate) fn replay_for_all(&self, replay: ReplayRow, ends: Vec<Index>) -> ReplayRow {
-        let bytes = self.store().log.figures().bytes;
+    /// The place where replay starts from the checkpoint on whose cut this is: the last one before which no follower lacks a record. Followers may
+    /// hold back so much of the log, and nothing while free segments are short.
+    pub(crate) fn replay_for_all(&self, replay: ReplayRow, ends: Vec<Position>) -> ReplayRow {
         let mut cuts = self.replication().cuts.lock();
         assert!(ends.len() == self.states().len(), "each group has its last record");
         assert!(cuts.back().is_none_or(|last| last.replay.number <= replay.number), "cuts come one after the other");
-        cuts.push_back(Cut { replay, ends, bytes });
+        cuts.push_back(Cut { replay, ends });
         let everyone: Vec<_> = self.states().iter().map(|group| group.state.lock().replica().everyone()).collect();
-        // The last record that every follower has is kept as well: the log must say the term of what comes before one that a follower lacks.
-        let has_before = |(end, everyone): (&Index, &Index)| end.0 == 0 || end < everyone || active(Bug::EndNotKept);
-        let lacks_none = |cut: &Cut| cut.ends.iter().zip(&everyone).all(has_before);
-        let pinned_bytes = PINNED_SEGMENTS * self.store().segment_bytes();
-        while cuts.get(1).is_some_and(|next| lacks_none(next) || bytes - cuts[0].bytes > pinned_bytes) {
+        let lacks_none = |cut: &Cut| cut.ends.iter().zip(&everyone).all(|(end, everyone)| end.index <= *everyone);
+        let segments = self.store().segments_of(Tier::Flash);
+        let is_short = segments.free_segments < u64::from(Thresholds::new(segments.segments as u32).high);
+        let pinned_max = match is_short {
+            true => 0,
+            false => PINNED_SEGMENTS.min(segments.segments / PINNED_ONE_IN) * self.store().segment_bytes(),
+        };
+        let is_pinned = |cuts: &VecDeque<Cut>| {
+            cuts.get(1)
+                .is_some_and(|next| !lacks_none(next) && self.store().log_bytes_from(&cuts[0].replay) <= pinned_max)
+        };
+        while cuts.len() > 1 && !is_pinned(&cuts) {
             cuts.pop_front();
+        }
+        for (group, end) in self.states().iter().zip(&cuts[0].ends) {
+            group.state.lock().replica().before = Some(*end);
         }
         cuts[0].replay
     }
 
     /// Orders no more changes, until `resume_replicas`, and waits until all that is in the log is committed and applied. None if that takes too
     /// long: then changes are ordered again. Else the last records that are in it.
-    pub(crate) async fn settle_replicas(&self) -> Option<Vec<Index>> {
+    pub(crate) async fn settle_replicas(&self) -> Option<Vec<Position>> {
         let mut ends = Vec::new();
         for group in self.states() {
             let mut state = group.state.lock();
+            let applied = Position { index: state.row.applied, term: state.row.term };
             let replica = state.replica();
             replica.paused = true;
-            ends.push(replica.kept.last());
+            ends.push(replica.kept.last_position().unwrap_or(applied));
         }
         if active(Bug::UncommittedCheckpoint) {
             return Some(ends);
         }
         let until = self.store().runtime.clock.now_ns() + SETTLES_NS;
         loop {
-            let settled = |(group, end): (&crate::Group, &Index)| {
+            let settled = |(group, end): (&crate::Group, &Position)| {
                 let state = group.state.lock();
                 let applied = state.row.applied;
-                applied >= *end && state.replica.as_ref().is_some_and(|replica| replica.is_settled(applied))
+                applied >= end.index && state.replica.as_ref().is_some_and(|replica| replica.is_settled(applied))
             };
             if self.states().iter().zip(&ends).all(settled) {
                 return Some(ends);

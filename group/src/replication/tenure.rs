@@ -6,8 +6,9 @@
 
 use crate::led::{Led, Look};
 use crate::state::State;
-use crate::{Groups, Scope};
+use crate::{Group, Groups, Scope};
 use base::{GroupId, Result, SessionId, Term};
+use order_raft::support::{BrickId, SILENCE_NS};
 use runtime::{Event, Lock};
 
 /// The longest time for which a brick that ends waits until another one leads. An election takes two round trips and two writes.
@@ -19,7 +20,8 @@ const HAND_OVER_LOOK_NS: u64 = 2_000_000;
 pub(crate) struct Tenures {
     /// The tenures, by the groups' positions.
     groups: Vec<Tenure>,
-    led: Lock<Led>,
+    /// Who leads the groups, by position.
+    led: Lock<Vec<Led>>,
 }
 
 /// The present tenure of a group.
@@ -39,7 +41,7 @@ impl Tenures {
     /// Those of so many groups.
     pub fn new(groups: usize) -> Tenures {
         let tenure = |_| Tenure { now: Lock::new("tenure", Now::default()), changed: Event::new() };
-        Tenures { groups: (0..groups).map(tenure).collect(), led: Lock::new("led", Led::default()) }
+        Tenures { groups: (0..groups).map(tenure).collect(), led: Lock::new("led", vec![Led::default(); groups]) }
     }
     /// Wakes all who wait, so that they see that the groups close.
     pub fn wake(&self) {
@@ -116,22 +118,40 @@ impl Groups {
     }
 
     /// Hands the lead of all groups to other bricks, before this one ends. Returns once others lead, or after a second: then they find
-    /// out by themselves.
+    /// out by themselves. A brick that has just begun takes no lead; if nobody else can, it is waited for, and clients are served meanwhile.
     pub async fn hand_over(&self) {
-        for group in self.states() {
+        let clock = &self.store().runtime.clock;
+        let until_ns = clock.now_ns() + SILENCE_NS;
+        let may_soon = |brick| !self.heals(brick) && self.is_there(brick);
+        let may_now = |brick| may_soon(brick) && !self.has_just_begun(brick);
+        let waits = |group: &Group| {
             let mut state = group.state.lock();
-            let Some(heir) = state.replica().order.heir(|brick| !self.heals(brick)) else { continue };
+            let order = &state.replica().order;
+            order.heir(may_soon).is_some() && order.heir(may_now).is_none()
+        };
+        while self.states().iter().any(waits) && clock.now_ns() < until_ns {
+            clock.sleep(HAND_OVER_LOOK_NS).await;
+        }
+        let hand_over = |group: &&Group| {
+            let mut state = group.state.lock();
+            let order = &state.replica().order;
+            let Some(heir) = order.heir(may_now).or_else(|| order.heir(may_soon)) else { return false };
             if state.replica().serves.is_some() {
                 self.end_service(&mut state);
             }
-            if state.replica().order.transfer(heir).is_ok() {
-                self.carry_out(&mut state);
-            }
-        }
-        let clock = &self.store().runtime.clock;
+            let is_handed = state.replica().order.transfer(heir).is_ok();
+            self.carry_out(&mut state);
+            is_handed
+        };
+        let handed: Vec<&Group> = self.states().iter().filter(hand_over).collect();
+        // Until it is heard of whoever leads: this brick's vote may be the one that is lacking.
         let until_ns = clock.now_ns() + HAND_OVER_NS;
-        let leads = |group: &crate::Group| group.state.lock().replica().order.is_leader();
-        while self.states().iter().any(leads) && clock.now_ns() < until_ns {
+        let is_lacking = |group: &&Group| {
+            let mut state = group.state.lock();
+            let (me, leader) = (self.replication().me.replica, state.replica().order.leader());
+            leader.is_none_or(|leader| leader == me)
+        };
+        while handed.iter().any(is_lacking) && clock.now_ns() < until_ns {
             clock.sleep(HAND_OVER_LOOK_NS).await;
         }
         for group in self.states() {
@@ -139,6 +159,15 @@ impl Groups {
             state.replica().order.resign();
             self.carry_out(&mut state);
         }
+    }
+
+    /// True if another brick is connected.
+    pub(super) fn is_there(&self, brick: BrickId) -> bool {
+        self.reach(brick).is_some_and(|reach| reach.is_connected)
+    }
+    /// True if a brick's process has just begun, as far as this one knows.
+    fn has_just_begun(&self, brick: BrickId) -> bool {
+        self.replication().supports.lock().is_new(brick, self.store().runtime.clock.now_ns())
     }
 
     /// The state has all that was committed in the terms before: the tenure begins, unless it is over already.
@@ -159,13 +188,20 @@ impl Groups {
         [&group.committed, &group.ranges].into_iter().for_each(Event::notify);
     }
 
-    /// The brick that leads the first one of this one's groups, and what came before; None of a brick without replicas.
-    pub fn led(&self) -> Option<Led> {
-        Some(*self.replication.as_ref()?.tenures.led.lock())
+    /// The brick that leads each of the groups, and what came before; none of a brick without replicas.
+    pub fn led(&self) -> Vec<(GroupId, Led)> {
+        let Some(replication) = &self.replication else { return Vec::new() };
+        let led = replication.tenures.led.lock();
+        self.numbers().zip(led.iter().copied()).collect()
     }
-    /// Looks who leads the first group.
+    /// Looks who leads the groups.
     pub(super) fn look_who_leads(&self, now: u64) {
-        let (replication, Some(group)) = (self.replication(), self.states().first()) else { return };
+        let looks: Vec<Look> = self.states().iter().map(|group| self.look_who_leads_it(group, now)).collect();
+        let mut led = self.replication().tenures.led.lock();
+        led.iter_mut().zip(looks).for_each(|(led, look)| led.look(look));
+    }
+    fn look_who_leads_it(&self, group: &Group, now: u64) -> Look {
+        let replication = self.replication();
         let (lacks, term, leader) = {
             let mut state = group.state.lock();
             let lacks = self.at_this_moment(&mut state, |order, moment| order.lacks_leader(moment));
@@ -178,12 +214,11 @@ impl Groups {
                 (self.tenure(group.number).number().is_some(), None)
             }
             Some(leader) => {
-                let is_there = self.reach(leader.brick).is_some_and(|reach| reach.is_connected);
+                let is_there = self.is_there(leader.brick);
                 (is_there && !lacks, replication.supports.lock().asked_ns(leader.brick, now))
             }
             None => (false, None),
         };
-        let leader = found.map(|leader| (leader.brick, term));
-        replication.tenures.led.lock().look(Look { at_ns: now, leader, serves, asked_ns });
+        Look { at_ns: now, leader: found.map(|leader| (leader.brick, term)), serves, asked_ns }
     }
 }

@@ -2,9 +2,11 @@
 
 mod behind;
 mod disks;
+mod ends;
 mod exact;
 mod faults;
 mod heals;
+mod pins;
 mod rig;
 #[cfg(feature = "seeded-bugs")]
 mod seeded;

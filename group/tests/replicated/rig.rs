@@ -244,9 +244,7 @@ impl Cluster {
     }
     /// The number of records that a follower lacks, as its leader knows it.
     pub fn lacks(&self, leader: usize, follower: usize) -> Option<u64> {
-        self.groups(leader)
-            .and_then(|groups| groups.follower(base::GroupId(0), brick(follower)))
-            .map(|known| known.lacks)
+        self.groups(leader).and_then(|groups| groups.follower(brick(follower))).map(|known| known.lacks)
     }
     /// The brick that serves the first group, if one is known to.
     pub fn leader(&self) -> Option<usize> {

@@ -347,9 +347,7 @@ impl Node {
         let told = self.member.others().map(|(_, node)| {
             let reach = brick.groups().reach(brick_id(node)).unwrap_or_default();
             let error = (!reach.is_connected).then_some(reach.error).flatten();
-            // In the groups that this node leads.
-            let follows: Vec<_> =
-                (brick.groups().numbers()).filter_map(|group| brick.groups().follower(group, brick_id(node))).collect();
+            let follows = brick.groups().follower(brick_id(node));
             let acks = follows.iter().flat_map(|follows| &follows.acknowledged);
             let (acknowledged, acknowledged_ns) =
                 acks.fold((0, 0), |(count, took_ns), acks| (count + acks.count, took_ns + acks.took_ns));
@@ -357,11 +355,11 @@ impl Node {
                 node: node.name.clone(),
                 connected: reach.is_connected,
                 error: error.map(|error| error.to_string()),
-                lacks: (!follows.is_empty()).then(|| follows.iter().map(|follows| follows.lacks).sum()),
-                heals: follows.iter().any(|follows| follows.heals),
+                lacks: follows.as_ref().map(|follows| follows.lacks),
+                heals: follows.as_ref().is_some_and(|follows| follows.heals),
                 acknowledged,
                 acknowledged_ns,
-                needed: follows.iter().map(|follows| follows.needed).sum(),
+                needed: follows.as_ref().map_or(0, |follows| follows.needed),
             }
         });
         told.collect()

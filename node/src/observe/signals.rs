@@ -103,7 +103,7 @@ impl Gatherer {
             log: self.groups.as_deref().map(log).unwrap_or_default(),
             network: self.client.as_ref().map(|(server, client)| network(server, client)),
             peers: self.groups.as_deref().map(peers).unwrap_or_default(),
-            led: self.groups.as_deref().and_then(led),
+            led: self.groups.as_deref().map(led).unwrap_or_default(),
             baseline: self.learner.baseline(),
         }
     }
@@ -208,9 +208,9 @@ pub fn network(server: &str, client: &Client) -> Network {
     }
 }
 
-/// The other nodes of a cluster, each named by its brick; none unless this one leads.
+/// The other nodes of a cluster, each named by its brick; none unless this one leads a group.
 pub fn peers(groups: &Groups) -> Vec<Peer> {
-    let others = groups.others(group::CATALOGUE).into_iter();
+    let others = groups.others().into_iter();
     let told = others.filter_map(|(brick, follows, reach)| {
         let (follows, way) = (follows?, reach.way.unwrap_or_default());
         let acks = follows.acknowledged.iter().map(|acks| Acks {
@@ -232,11 +232,14 @@ pub fn peers(groups: &Groups) -> Vec<Peer> {
     told.collect()
 }
 
-/// The leader of the cluster, named by its brick; None of a brick that is alone.
-fn led(groups: &Groups) -> Option<Led> {
-    let group::Led { leader, changes, without_ns, is_without, .. } = groups.led()?;
-    let (leader, term) = leader.map(|(brick, term)| (format!("{:032x}", brick.0), term.0)).unwrap_or_default();
-    Some(Led { node: String::new(), leader, term, changes, without_ns, is_without })
+/// The leaders of a cluster's groups, named by their bricks; none of a brick that is alone.
+fn led(groups: &Groups) -> Vec<Led> {
+    let told = |(group, led): (base::GroupId, group::Led)| {
+        let group::Led { leader, changes, without_ns, is_without, .. } = led;
+        let (leader, term) = leader.map(|(brick, term)| (format!("{:032x}", brick.0), term.0)).unwrap_or_default();
+        Led { group: group.0, node: String::new(), leader, term, changes, without_ns, is_without }
+    };
+    groups.led().into_iter().map(told).collect()
 }
 
 fn log(groups: &Groups) -> Log {

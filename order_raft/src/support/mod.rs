@@ -126,6 +126,8 @@ struct Peer {
     had: Option<Had>,
     /// Its latest answer.
     seen: Option<Stamp>,
+    /// The time of the first one of its process.
+    first_seen: Nanos,
 }
 
 /// All that a brick knows of supporting others and of being supported.
@@ -206,6 +208,7 @@ impl Supports {
     pub fn answered(&mut self, from: BrickId, answer: Answer, now: Nanos) -> bool {
         let peer = self.peers.entry(from).or_default();
         let is_first = peer.seen.is_none_or(|seen| seen.epoch < answer.answered.epoch);
+        peer.first_seen = if is_first { now } else { peer.first_seen };
         peer.seen = peer.seen.max(Some(answer.answered));
         self.count(from, answer, now);
         is_first
@@ -241,6 +244,10 @@ impl Supports {
     pub fn had(&self, from: BrickId, now: Nanos) -> Option<Spell> {
         let had = self.peers.get(&from)?.had?;
         (had.until > now || seeded::active(Bug::LeaseOutlivesSupport)).then_some(had.spell)
+    }
+    /// True while another brick may be silent after its start: nothing was heard of it before.
+    pub fn is_new(&self, brick: BrickId, now: Nanos) -> bool {
+        self.peers.get(&brick).is_none_or(|peer| peer.seen.is_none() || now < peer.first_seen + SILENCE_NS)
     }
     /// True while a promise of the brick's former process may stand: it neither votes nor campaigns (rule P17).
     pub fn is_silent(&self, now: Nanos) -> bool {

@@ -106,6 +106,18 @@ fn a_hung_log_asks_for_nothing() {
 }
 
 #[test]
+fn who_has_just_begun_may_be_silent() {
+    let (mut a, mut b) = supported();
+    assert!(b.is_new(BrickId(3), 90 * S), "nothing was heard of it");
+    assert!(b.is_new(A, 20 * S + SILENCE_NS - 1) && !b.is_new(A, 20 * S + SILENCE_NS));
+    ask(&mut a, &mut b, 15 * S, 25 * S, 25 * S);
+    assert!(!b.is_new(A, 25 * S), "it is the same process");
+    let mut second = Supports::open(Epoch(6), Ended::Somehow, 16 * S);
+    ask(&mut second, &mut b, 16 * S, 26 * S, 26 * S);
+    assert!(b.is_new(A, 26 * S + 1));
+}
+
+#[test]
 fn a_start_is_silent_unless_the_end_before_left_no_promise() {
     let crashed = Supports::open(Epoch(1), Ended::Somehow, 50 * S);
     assert!(crashed.is_silent(50 * S + PROMISE_NS) && !crashed.is_silent(50 * S + SILENCE_NS));

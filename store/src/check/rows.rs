@@ -121,7 +121,7 @@ impl Check<'_> {
             // Read when the brick is opened, or only then used.
             Row::Group | Row::Intent | Row::Followed | Row::Lock | Row::Session | Row::Terms | Row::Volume => {}
             Row::Promise => {
-                if let Err(error) = values::decode_promise(value) {
+                if let Err(error) = values::decode_replica(value) {
                     self.find(format!("the promise of group {group}'s replica: {error}"), Means::Unreadable);
                 }
             }

@@ -14,7 +14,7 @@ pub(crate) use commit::{Durable, write_rows};
 use crate::Store;
 use crate::format::keys;
 use crate::format::leaf::{self, Encoded, Leaf, Slot};
-use crate::format::values::{self, GroupRow, LockRow, Promise, ReplayRow, SessionRow, TermRow};
+use crate::format::values::{self, GroupRow, LockRow, ReplayRow, ReplicaRow, SessionRow, TermRow};
 use crate::index::IndexEdit;
 use crate::segments::Staged;
 use crate::space::purge::Purges;
@@ -133,9 +133,9 @@ pub struct GroupPart {
     pub purges: Arc<Purges>,
     /// Blocks reserved for files; the checkpoint updates them.
     pub reserves: Arc<Reserves>,
-    /// The promise of the group's replica, of a brick that is marked with `REPLICAS`: replay begins behind the votes that it comes
+    /// The row of the group's replica, of a brick that is marked with `REPLICAS`: replay begins behind the votes that its promise comes
     /// to. None: it is as the index has it.
-    pub promise: Option<Promise>,
+    pub replica: Option<ReplicaRow>,
 }
 
 /// The work that a checkpoint has left in a group for the next one.
@@ -236,10 +236,10 @@ pub fn write(store: &Store, replay: ReplayRow, parts: Vec<GroupPart>, limits: Fr
     let mut left = Vec::with_capacity(parts.len());
     let mut promised = Vec::with_capacity(parts.len());
     let mut young = BTreeMap::new();
-    for GroupPart { group, row, young: of_group, changes, mut purges, mut reserves, promise } in parts {
+    for GroupPart { group, row, young: of_group, changes, mut purges, mut reserves, replica } in parts {
         assert!(young.insert(group, of_group).is_none(), "group {group} has one part");
         work.edits.push(IndexEdit::Put(keys::group(group), values::encode_group(&row)));
-        work.edits.extend(promise.and_then(|promise| votes::row(store, group, promise)));
+        work.edits.extend(replica.and_then(|replica| votes::row(store, group, replica)));
         let before = reserves.clone();
         for change in changes {
             work.take(store, group, (&mut purges, &mut reserves), change, limits)?;

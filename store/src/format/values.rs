@@ -381,22 +381,40 @@ impl Promise {
     }
 }
 
-/// The value of a promise.
-pub fn encode_promise(promise: &Promise) -> Vec<u8> {
-    let mut out = versioned();
+/// The row of a group's replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplicaRow {
+    /// Its promise.
+    pub promise: Promise,
+    /// The last record before those of the group's that replay may find in the log, with its term: a follower that has it, and nothing more, gets
+    /// what comes next. None if that was never noted.
+    pub before: Option<(Index, Term)>,
+}
+
+/// A replica's row.
+pub fn encode_replica(row: &ReplicaRow) -> Vec<u8> {
+    let mut out = vec![if row.before.is_some() { VERSION_2 } else { VERSION }];
     let mut writer = Writer(&mut out);
-    writer.u64(promise.term.0);
-    record::put_voted_for(&mut writer, promise.voted_for);
+    writer.u64(row.promise.term.0);
+    record::put_voted_for(&mut writer, row.promise.voted_for);
+    if let Some((index, term)) = row.before {
+        writer.u64(index.0).u64(term.0);
+    }
     out
 }
-/// Reads a promise. Errors: `Corrupt`.
-pub fn decode_promise(bytes: &[u8]) -> Result<Promise> {
-    let mut reader = open(bytes)?;
+/// Reads a replica's row. Errors: `Corrupt`, also for numbers that are never given.
+pub fn decode_replica(bytes: &[u8]) -> Result<ReplicaRow> {
+    let (version, mut reader) = open_either(bytes)?;
     let promise = Promise { term: Term(reader.u64()?), voted_for: record::take_voted_for(&mut reader)? };
-    let numbers = [promise.term.0, promise.voted_for.map_or(0, |replica| replica.0)];
+    let before = match version {
+        VERSION_2 => Some((Index(reader.u64()?), Term(reader.u64()?))),
+        _ => None,
+    };
+    let (index, term) = before.map_or((0, 0), |(index, term)| (index.0, term.0));
+    let numbers = [promise.term.0, promise.voted_for.map_or(0, |replica| replica.0), index, term];
     match reader.is_empty() && numbers.iter().all(|&number| number < NUMBER_MAX) {
-        true => Ok(promise),
-        false => Err(corrupt("a replica's promise is none that is given")),
+        true => Ok(ReplicaRow { promise, before }),
+        false => Err(corrupt("a replica's row has numbers that are never given")),
     }
 }
 

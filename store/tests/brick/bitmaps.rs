@@ -203,7 +203,7 @@ async fn free(brick: &Brick, changes: Vec<Change>, purges: Arc<Purges>, limits: 
     brick.store.log.wait(last, Sync::All, None).await.expect("a healthy log");
     let row = GroupRow { applied: Index(brick.applied.load(Ordering::Relaxed)), ..GroupRow::default() };
     let part =
-        GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves: Arc::default(), promise: None };
+        GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves: Arc::default(), replica: None };
     let left = store::checkpoint::write(&brick.store, replay, vec![part], limits).expect("a healthy index");
     (left[0].purges.clone(), brick.store.devices()[1].live_blocks)
 }

@@ -28,7 +28,7 @@ async fn checkpoint(brick: &Brick, left: &mut Left, changes: Vec<Change>) {
     let Left { purges, reserves } = std::mem::take(left);
     let (store, part) = (
         brick.store.clone(),
-        GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves, promise: None },
+        GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves, replica: None },
     );
     let write = move || store::checkpoint::write(&store, replay, vec![part], FreeLimits::default());
     let written = tasks::run_blocking(&*brick.runtime.tasks, write).await.expect("a healthy brick checkpoints");

@@ -15,7 +15,7 @@ use store::format::keys;
 use store::format::leaf::{Leaf, Slot};
 use store::format::record::{Head, Logged, Record, Run, Vote, encode_moves, encode_replicated, encode_vote};
 use store::format::superblock::Superblock;
-use store::format::values::{self, GroupRow, Promise, ReplayRow};
+use store::format::values::{self, GroupRow, Promise, ReplayRow, ReplicaRow};
 use store::index::Index as Engine;
 use store::index::model::ModelIndex;
 use store::log::{Described, Entry, Ordered, Payload};
@@ -122,7 +122,7 @@ impl Brick {
         let row = opening.index().get(&keys::group(GROUP))?.map(|row| values::decode_group(&row)).transpose()?;
         let applied = row.unwrap_or_default().applied;
         let promise = opening.index().get(&keys::promise(GROUP))?;
-        let mut promise = promise.map(|row| values::decode_promise(&row)).transpose()?;
+        let mut promise = promise.map(|row| values::decode_replica(&row)).transpose()?.map(|row| row.promise);
         let (mut fresh, mut history): (Vec<Written>, Vec<Stored>) = Default::default();
         let sink = async |records: Vec<Replayed>| {
             for replayed in records {
@@ -273,6 +273,7 @@ impl Brick {
     pub async fn checkpoint_as(&self, (replay, changes, taken): Ready) -> Result<()> {
         let row = GroupRow { applied: taken.0, ..GroupRow::default() };
         let promise = *self.promise.lock().expect("no panic while held");
+        let replica = promise.map(|promise| ReplicaRow { promise, before: None });
         let part = GroupPart {
             group: GROUP,
             row,
@@ -280,7 +281,7 @@ impl Brick {
             changes,
             purges: Arc::default(),
             reserves: Arc::default(),
-            promise,
+            replica,
         };
         let store = self.store.clone();
         tasks::run_blocking(&*self.runtime.tasks, move || {

@@ -127,7 +127,7 @@ fn a_promise_that_can_not_be_read_is_told_and_kept() {
     });
     let key = keys::promise(GROUP);
     let row = index.get(&key).expect("the model index reads").expect("there is a promise");
-    assert_eq!(values::decode_promise(&row).expect("just written").voted_for, Some(ReplicaId(2)));
+    assert_eq!(values::decode_replica(&row).expect("just written").promise.voted_for, Some(ReplicaId(2)));
     index.write(vec![IndexEdit::Put(key.clone(), row[..9].to_vec())]).expect("the model index writes");
     world.block_on(async {
         assert!(Brick::open(&runtime, index.clone()).await.is_err_and(|error| error.kind == Kind::Corrupt));

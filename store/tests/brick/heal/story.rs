@@ -318,7 +318,7 @@ impl Follower {
         let limits = FreeLimits { at_once: 1 + of(), slots_at_once: of() * 20, slots_later: of() * 10 };
         let row = GroupRow { applied, term: Term(1), ..GroupRow::fresh() };
         let (purges, reserves) = (self.purges.clone(), self.reserves.clone());
-        let part = GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves, promise: None };
+        let part = GroupPart { group: GROUP, row, young: u64::MAX, changes, purges, reserves, replica: None };
         let store = self.brick.store.clone();
         let write = move || store::checkpoint::write(&store, replay, vec![part], limits);
         let left = tasks::run_blocking(&*self.brick.runtime.tasks, write).await;

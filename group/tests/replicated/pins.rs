@@ -1,0 +1,89 @@
+//! The log that bricks keep for followers: no more than these may lack, and than is to be kept at most.
+
+use super::{agree, append, options, with_file};
+use crate::rig::{BRICKS, Client, Cluster, MS, cluster, cluster_of, seeds};
+use base::Ino;
+use base::limits::SEGMENT_BYTES_MIN;
+use std::sync::Arc;
+
+/// A write that goes into the log, and is nearly too large for that.
+const BYTES: usize = 31 * 4096;
+/// Segments of the log that a brick has begun, or has ahead, and of which a checkpoint needs none.
+const OWN_SEGMENTS: u64 = 3;
+/// What followers may hold back on these bricks.
+const PINNED_SEGMENTS: u64 = 16;
+/// What a round of ten mebibytes takes of the log: their data lies elsewhere.
+const ROUND_SEGMENTS: u64 = 4;
+
+async fn write(client: &Client, ino: Ino, mib: usize) {
+    for round in 0..(mib << 20) / BYTES {
+        append(client, ino, &vec![round as u8; BYTES]).await;
+    }
+}
+
+/// Segments of log that a replay would read after a checkpoint, on the bricks that run.
+async fn replayed(cluster: &Arc<Cluster>) -> Vec<u64> {
+    let mut all = Vec::new();
+    for number in (0..BRICKS).filter(|number| cluster.groups(*number).is_some()) {
+        cluster.checksum(number, base::GroupId(0)).await;
+        let groups = cluster.groups(number).expect("it runs");
+        all.push(groups.store().replay_bytes() / SEGMENT_BYTES_MIN);
+    }
+    all
+}
+
+/// Nobody lacks anything of a group in which nothing happens, whether or not records of others come meanwhile, and whoever led it when it last did.
+#[test]
+fn idle_groups_keep_no_log() {
+    for seed in 0..seeds(3) {
+        let (mut fleet, cluster) = cluster_of(seed + 60, options(), 4);
+        fleet.block_on(async {
+            let (client, ino) = with_file(&cluster).await;
+            write(&client, ino, 8).await;
+            agree(&cluster).await;
+            cluster.hosts.clock().sleep(1_000 * MS).await;
+            let all = replayed(&cluster).await;
+            assert!(all.iter().all(|segments| *segments <= OWN_SEGMENTS), "seed {seed}: {all:?} segments");
+            // One of them was away when the others had their last record.
+            let old = cluster.leader().expect("it has answered");
+            let image = cluster.stop(old, None);
+            cluster.hosts.clock().sleep(4_000 * MS).await;
+            client.ask_another();
+            write(&client, ino, 2).await;
+            cluster.start_again(old, image);
+            agree(&cluster).await;
+            write(&client, ino, 6).await;
+            agree(&cluster).await;
+            cluster.hosts.clock().sleep(1_000 * MS).await;
+            let all = replayed(&cluster).await;
+            assert!(all.iter().all(|segments| *segments <= OWN_SEGMENTS), "seed {seed}: {all:?} segments");
+        });
+    }
+}
+
+/// Each process of a brick counts what those before it have kept for a follower that is away.
+#[test]
+fn a_follower_that_is_away_holds_back_no_more_log_than_it_may_however_often_the_others_start() {
+    let (mut fleet, cluster) = cluster(70, options());
+    fleet.block_on(async {
+        let (client, ino) = with_file(&cluster).await;
+        append(&client, ino, &[1; 100]).await;
+        let away = (cluster.leader().expect("it has answered") + 1) % BRICKS;
+        drop(cluster.stop(away, None));
+        let mut most = 0;
+        for round in 0..11 {
+            write(&client, ino, 10).await;
+            let all = replayed(&cluster).await;
+            most = all.iter().copied().fold(most, u64::max);
+            let bound = PINNED_SEGMENTS + ROUND_SEGMENTS + OWN_SEGMENTS;
+            assert!(all.iter().all(|segments| *segments <= bound), "round {round}: {all:?} segments");
+            let old = cluster.leader().expect("it has answered");
+            let image = cluster.stop(old, None);
+            cluster.hosts.clock().sleep(100 * MS).await;
+            cluster.start_again(old, image);
+            client.ask_another();
+            append(&client, ino, &[2; 100]).await;
+        }
+        assert!(most >= PINNED_SEGMENTS / 2, "something is kept: {most} segments");
+    });
+}
