@@ -300,7 +300,7 @@ pub enum Bug {
     UncommittedCheckpoint,
     /// A leader sends a follower one append after an answer, however much is left (rule P7).
     RestUnsent,
-    /// Replay begins behind the last record that every follower has (rule P7).
+    /// A replica's row does not say which record came before those that replay finds (rule P7).
     EndNotKept,
     /// A replica that heals keeps blocks of files that have changed.
     StaleBlocksKept,

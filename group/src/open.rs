@@ -15,7 +15,7 @@ use runtime::tasks::run_blocking;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::format::record::{Logged, Moves, Places, Run};
-use store::format::superblock::{EPOCH_ENDS_MAX, REPLICAS};
+use store::format::superblock::{EPOCH_ENDS_MAX, REPLICA_ROWS, REPLICAS};
 use store::format::{keys, values};
 use store::index::Index;
 use store::{Opening, Replay, Replayed};
@@ -174,6 +174,7 @@ impl Groups {
         if groups.replication.is_some() {
             // A build that knows no replicas would serve such a brick alone.
             store::feature::require(groups.store(), REPLICAS).await?;
+            store::feature::require(groups.store(), REPLICA_ROWS).await?;
             groups.start_replication();
             return Ok((groups, replay));
         }

@@ -8,7 +8,7 @@ use runtime::Stage;
 /// The groups without a leader for most of the longest time that one of them was, after the same node had led them: what was known of each at the
 /// beginning, and at the end.
 struct Interrupted<'a> {
-    /// In the order of their numbers, at least one.
+    /// The groups, at least one, in the order of their numbers.
     groups: Vec<&'a (Led, Led)>,
     /// Number of all groups.
     all: usize,

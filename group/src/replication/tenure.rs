@@ -20,7 +20,7 @@ const HAND_OVER_LOOK_NS: u64 = 2_000_000;
 pub(crate) struct Tenures {
     /// The tenures, by the groups' positions.
     groups: Vec<Tenure>,
-    /// Who leads the groups, by position.
+    /// The leaders of the groups, by position.
     led: Lock<Vec<Led>>,
 }
 

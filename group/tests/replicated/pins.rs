@@ -6,13 +6,13 @@ use base::Ino;
 use base::limits::SEGMENT_BYTES_MIN;
 use std::sync::Arc;
 
-/// A write that goes into the log, and is nearly too large for that.
+/// Bytes of a write.
 const BYTES: usize = 31 * 4096;
 /// Segments of the log that a brick has begun, or has ahead, and of which a checkpoint needs none.
 const OWN_SEGMENTS: u64 = 3;
-/// What followers may hold back on these bricks.
+/// Largest number of segments that followers may hold back on these bricks.
 const PINNED_SEGMENTS: u64 = 16;
-/// What a round of ten mebibytes takes of the log: their data lies elsewhere.
+/// Segments of the log that a round of ten mebibytes fills: their data lies elsewhere.
 const ROUND_SEGMENTS: u64 = 4;
 
 async fn write(client: &Client, ino: Ino, mib: usize) {

@@ -194,8 +194,8 @@ impl Keeper {
         let first = known();
         self.read_followed();
         let Some(known) = known() else { return };
-        let heeded = self.followed.lock().expect("no panic while held").heeded.replace(known.clone());
-        let Some(before) = heeded.or(first).filter(|before| !Arc::ptr_eq(before, &known)) else { return };
+        let before = heed(&mut self.followed.lock().expect("no panic while held").heeded, first, &known);
+        let Some(before) = before else { return };
         for (name, client) in before.clients() {
             let now = known.clients().get(name);
             if now == Some(client) {
@@ -307,6 +307,11 @@ impl Tenures for Keeper {
     }
 }
 
+/// Heeds the state that is known now. What was heeded before; None if that is the same. `first`: what was known when the look began, for the first one.
+fn heed<T>(heeded: &mut Option<Arc<T>>, first: Option<Arc<T>>, known: &Arc<T>) -> Option<Arc<T>> {
+    heeded.replace(known.clone()).or(first).filter(|before| !Arc::ptr_eq(before, known))
+}
+
 fn elsewhere() -> Error {
     let what = "another node of the cluster leads, or will: ask that one (sinter cluster status DATA names it)";
     Error::new(Kind::Elsewhere, what)
@@ -317,4 +322,24 @@ fn told(reason: Reason, error: &Error) -> Refused {
     let mut text = error.to_string();
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
     Refused { reason, text: text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change may be read first for somebody who comes to the brick: the sessions of others are looked at all the same.
+    #[test]
+    fn a_change_is_heeded_whoever_read_it_first() {
+        let (first, second, third) = (Arc::new(1), Arc::new(2), Arc::new(3));
+        let mut heeded = None;
+        assert_eq!(
+            heed(&mut heeded, Some(first.clone()), &first),
+            None,
+            "nothing has changed since it was first known"
+        );
+        assert_eq!(heed(&mut heeded, Some(first.clone()), &second), Some(first), "the look has read it");
+        assert_eq!(heed(&mut heeded, Some(third.clone()), &third), Some(second), "it was read before the look");
+        assert_eq!(heed(&mut heeded, Some(third.clone()), &third), None);
+    }
 }

@@ -40,6 +40,8 @@ pub const REPLICAS: u64 = 256;
 /// Incompatible feature: replicas may heal: leaves name blocks that the brick lacks, and groups have marks that say so. A brick on
 /// which none ever did lacks it.
 pub const HEALING: u64 = 512;
+/// Incompatible feature: rows of replicas may say which record came before those of the log. A brick without replicas lacks it.
+pub const REPLICA_ROWS: u64 = 1024;
 /// Compatible feature: inodes may have tier hints. A brick without any lacks it, and the cleaner looks for none; a build that
 /// does not know of hints drops those of inodes that it changes.
 pub const TIER_HINTS: u64 = 1;
@@ -53,7 +55,8 @@ const INCOMPATIBLE_KNOWN: u64 = ON_DEVICE
     | TREE_LIMITS
     | NETWORK_SESSIONS
     | REPLICAS
-    | HEALING;
+    | HEALING
+    | REPLICA_ROWS;
 
 /// Features of a format (rule X4): unknown bits in `incompatible` refuse the brick, in `read_only` allow reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
