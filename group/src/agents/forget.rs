@@ -108,8 +108,10 @@ impl Groups {
     async fn end_forgotten(&self) -> Result<()> {
         let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
         // Whoever leads a group frees what nobody uses there, when its clients have told what they have.
-        let led: Vec<_> = self.numbers().filter(|group| self.leads(*group)).collect();
-        forgotten.retain(|(_, ino)| led.contains(&ino.group()));
+        if self.is_replicated() {
+            let led: Vec<_> = self.numbers().filter(|group| self.leads(*group)).collect();
+            forgotten.retain(|(_, ino)| led.contains(&ino.group()));
+        }
         self.end_unused(forgotten).await
     }
 
