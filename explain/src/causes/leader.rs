@@ -5,8 +5,8 @@ use crate::snapshot::Led;
 use crate::{Finding, Window};
 use runtime::Stage;
 
-/// The groups without a leader for most of the longest time that one of them was, after the same node had led them: what was known of each at the
-/// beginning, and at the end.
+/// Groups that lost the same leader: the one that was without a leader for longest, and those that were so for at least half as long. Of each: what was
+/// known at the beginning, and at the end.
 struct Interrupted<'a> {
     /// The groups, at least one, in the order of their numbers.
     groups: Vec<&'a (Led, Led)>,
@@ -23,6 +23,20 @@ impl Interrupted<'_> {
         };
         let groups: Vec<_> = window.led.iter().filter(is_meant).collect();
         (!groups.is_empty()).then_some(Interrupted { groups, all: window.led.len(), longest_ns: longest.without_ns })
+    }
+    /// The finding, whose share is that of the time, and whose gain is open.
+    fn finding(&self, window: &Window) -> Finding {
+        let share = window.share(self.longest_ns).min(0.99);
+        let (without, count, all) = (time(self.longest_ns as f64), self.groups.len(), self.all);
+        let led = if all > 1 { format!("nobody led {count} of {all} groups") } else { "nobody led".to_string() };
+        let mut evidence: Vec<String> = self.terms().collect();
+        evidence.push(format!("{led} for {without} of this time ({}), as {} saw it", percent(share), self.node()));
+        let (_, after) = self.groups[0];
+        if !after.is_without && after.leader != after.node {
+            evidence.push(format!("{} leads: what clients ask for now is counted there", after.leader));
+        }
+        let (cause, resource) = ("leader-change".to_string(), self.resource());
+        Finding { cause, resource, share, gain: 0.0, evidence, next: self.next() }
     }
     /// Their part of all groups.
     fn part(&self) -> f64 {
@@ -96,8 +110,9 @@ impl Interrupted<'_> {
 /// time as of all groups' time, and they would have had as many more answers as there is more time with a leader. If less than one request
 /// came in as long a time otherwise, nobody need have noticed.
 pub fn find(window: &Window) -> Option<Finding> {
-    let mut finding = without_requests(window)?;
-    finding.share *= Interrupted::of(window)?.part();
+    let interrupted = Interrupted::of(window)?;
+    let mut finding = interrupted.finding(window);
+    finding.share *= interrupted.part();
     finding.gain = finding.share / (1.0 - finding.share);
     let missed = window.requests() as f64 * finding.gain;
     if missed < 1.0 {
@@ -117,18 +132,7 @@ pub fn find(window: &Window) -> Option<Finding> {
 
 /// The time without a leader, whether or not requests came.
 pub fn without_requests(window: &Window) -> Option<Finding> {
-    let interrupted = Interrupted::of(window)?;
-    let share = window.share(interrupted.longest_ns).min(0.99);
-    let (without, count, all) = (time(interrupted.longest_ns as f64), interrupted.groups.len(), interrupted.all);
-    let led = if all > 1 { format!("nobody led {count} of {all} groups") } else { "nobody led".to_string() };
-    let mut evidence: Vec<String> = interrupted.terms().collect();
-    evidence.push(format!("{led} for {without} of this time ({}), as {} saw it", percent(share), interrupted.node()));
-    let (_, after) = interrupted.groups[0];
-    if !after.is_without && after.leader != after.node {
-        evidence.push(format!("{} leads: what clients ask for now is counted there", after.leader));
-    }
-    let (cause, resource) = ("leader-change".to_string(), interrupted.resource());
-    Some(Finding { cause, resource, share, gain: 0.0, evidence, next: interrupted.next() })
+    Some(Interrupted::of(window)?.finding(window))
 }
 
 #[cfg(test)]

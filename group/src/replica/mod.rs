@@ -127,7 +127,7 @@ pub(crate) struct Replica {
     pub acks: BTreeMap<ReplicaId, Acks>,
     /// Every replica has the records up to this one, as far as was heard.
     pub everyone: Index,
-    /// The last one up to which it told followers so while nothing more was to be sent.
+    /// The value of `everyone` that followers were told last when there was nothing more to send.
     pub told_everyone: Index,
     /// The last record before those that replay may find in the log.
     pub before: Option<Position>,

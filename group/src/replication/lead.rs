@@ -39,7 +39,7 @@ pub struct ReplicaStatus {
     pub heal: Option<HealStatus>,
 }
 
-/// A follower, as who leads knows it.
+/// A follower, as the brick that leads knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Follower {
     /// Records that it has not acknowledged.

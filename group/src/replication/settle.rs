@@ -17,15 +17,15 @@ const SETTLES_NS: u64 = 1_000_000_000;
 /// The pause between looks.
 const LOOK_NS: u64 = 500_000;
 
-/// Segments of the log that followers may hold back, if they lack records, at most, and of a small brick a part of its segments: beyond that they
-/// have to heal.
+/// Largest number of segments of the log that followers which lack records may hold back: beyond that they have to heal.
 const PINNED_SEGMENTS: u64 = 16;
+/// The same for a small brick: one in so many of its segments.
 const PINNED_ONE_IN: u64 = 16;
 
 /// A place where replay may start, and the last records of all groups before it.
 pub(crate) struct Cut {
     replay: ReplayRow,
-    /// None of the place where this process began: rows have them.
+    /// Empty for the place where this process began: the rows of the replicas have them.
     ends: Vec<Position>,
 }
 
@@ -37,8 +37,8 @@ impl Cut {
 }
 
 impl Groups {
-    /// The place where replay starts from the checkpoint on whose cut this is: the last one before which no follower lacks a record. Followers may
-    /// hold back so much of the log, and nothing while free segments are short.
+    /// The place where replay starts from the checkpoint on whose cut this is: the last one before which no follower lacks a record. Followers
+    /// hold back a bounded part of the log, and nothing while free segments are short.
     pub(crate) fn replay_for_all(&self, replay: ReplayRow, ends: Vec<Position>) -> ReplayRow {
         let mut cuts = self.replication().cuts.lock();
         assert!(ends.len() == self.states().len(), "each group has its last record");

@@ -144,7 +144,7 @@ impl Groups {
             is_handed
         };
         let handed: Vec<&Group> = self.states().iter().filter(hand_over).collect();
-        // Until it is heard of whoever leads: this brick's vote may be the one that is lacking.
+        // The next leader must be known before this brick ends: its vote may be the one that is lacking.
         let until_ns = clock.now_ns() + HAND_OVER_NS;
         let is_lacking = |group: &&Group| {
             let mut state = group.state.lock();
@@ -196,11 +196,12 @@ impl Groups {
     }
     /// Looks who leads the groups.
     pub(super) fn look_who_leads(&self, now: u64) {
-        let looks: Vec<Look> = self.states().iter().map(|group| self.look_who_leads_it(group, now)).collect();
+        let looks: Vec<Look> = self.states().iter().map(|group| self.leader_seen(group, now)).collect();
         let mut led = self.replication().tenures.led.lock();
         led.iter_mut().zip(looks).for_each(|(led, look)| led.look(look));
     }
-    fn look_who_leads_it(&self, group: &Group, now: u64) -> Look {
+    /// The leader of a group, as this brick sees it now.
+    fn leader_seen(&self, group: &Group, now: u64) -> Look {
         let replication = self.replication();
         let (lacks, term, leader) = {
             let mut state = group.state.lock();

@@ -28,6 +28,8 @@ fn a_lead_is_handed_over_at_once_though_another_brick_has_just_begun() {
                 .await;
             clock.sleep(seed * 100 * MS).await;
 
+            // Its vote for the next leader takes longer to be durable than it takes to hear of it.
+            cluster.hang(old, 20 * MS);
             let (groups, has_ended) = (cluster.groups(old).expect("it runs"), Arc::new(AtomicBool::new(false)));
             let ended = has_ended.clone();
             cluster.hosts.runtime(old).spawn(0, move || async move {

@@ -32,7 +32,7 @@ async fn replayed(cluster: &Arc<Cluster>) -> Vec<u64> {
     all
 }
 
-/// Nobody lacks anything of a group in which nothing happens, whether or not records of others come meanwhile, and whoever led it when it last did.
+/// A group without new records keeps no log, while records of other groups come, and also if a brick was away when its last record came.
 #[test]
 fn idle_groups_keep_no_log() {
     for seed in 0..seeds(3) {
