@@ -189,6 +189,22 @@ pub async fn both<T>(first: impl Future<Output = T>, second: impl Future<Output 
     (one.expect("both are there"), other.expect("both are there"))
 }
 
+/// Runs futures at the same time, on one task. Returns their results, in their order.
+pub async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        for (future, result) in futures.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                *result = Some(value);
+            }
+        }
+        if results.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    results.into_iter().map(|result| result.expect("all have ended")).collect()
+}
+
 /// Waits until one of two futures has ended. True if it was the first, which counts if both have.
 pub async fn either(first: impl Future<Output = ()>, second: impl Future<Output = ()>) -> bool {
     let (mut first, mut second) = (pin!(first), pin!(second));

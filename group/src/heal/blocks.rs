@@ -15,18 +15,21 @@ use order_raft::support::BrickId;
 use runtime::Slice;
 use runtime::budget::Agent;
 use runtime::seeded::{Bug, active};
-use runtime::tasks::run_background;
+use runtime::tasks::{all, run_background};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::format::record::Moved;
 use store::heal::{Lacking, missing};
 
-/// Runs of blocks that are asked for at once, at most: fewer than the other brick lets wait.
-const RUNS_AT_ONCE: usize = 48;
-/// Blocks that are asked for at once, unless a single run has more: 2 MiB.
-const BLOCKS_AT_ONCE: usize = 512;
-/// Most blocks of one write to the cold stream, and of one record of moves.
+/// Batches that are under way at once: while some are placed the other brick reads others.
+const BATCHES_AT_ONCE: usize = 2;
+/// Runs of blocks of a batch, at most: those of all batches are fewer than the other brick lets wait.
+const RUNS_MAX: usize = 24;
+/// Blocks of a batch, unless a single run has more: 1 MiB.
+const BLOCKS_MAX: usize = 256;
+/// Most blocks of one write to the cold stream, which the smallest segment has room for, and of one record of moves.
 const PLACED_AT_ONCE: usize = 64;
+const _: () = assert!(RUNS_MAX * BATCHES_AT_ONCE <= super::ASKED_MAX);
 /// Blocks that are looked for at a time.
 const LOOK_BLOCKS: usize = 4096;
 /// Tries to get a segment of the cold stream.
@@ -39,15 +42,15 @@ struct Came {
     bytes: Slice,
 }
 
-/// Splits runs into parts, each of which is asked for at once.
+/// Splits runs into batches.
 fn batches(mut runs: &[Lacking]) -> impl Iterator<Item = &[Lacking]> {
     std::iter::from_fn(move || {
         let mut blocks = 0;
         let fits = |run: &&Lacking| {
             blocks += run.crcs.len();
-            blocks <= BLOCKS_AT_ONCE
+            blocks <= BLOCKS_MAX
         };
-        let count = runs.iter().take(RUNS_AT_ONCE).take_while(fits).count().max(1).min(runs.len());
+        let count = runs.iter().take(RUNS_MAX).take_while(fits).count().max(1).min(runs.len());
         let (some, others) = runs.split_at(count);
         runs = others;
         (count > 0).then_some(some)
@@ -107,7 +110,8 @@ impl Groups {
             let found = run_background(&*self.store().runtime.tasks, look).await?;
             seen += found.blocks;
             self.replication().healing.blocks_left.fetch_max(seen - filled, Ordering::Relaxed);
-            for some in batches(&found.lacking) {
+            let mut batches = batches(&found.lacking).map(<[Lacking]>::to_vec).peekable();
+            while batches.peek().is_some() {
                 if !self.goes_on_filling(group) {
                     return Ok(());
                 }
@@ -115,7 +119,10 @@ impl Groups {
                     return Ok(());
                 };
                 self.fill_wanted(group).await?;
-                filled += self.fill_some(group, some.to_vec()).await?;
+                let some = batches.by_ref().take(BATCHES_AT_ONCE).map(|batch| self.fill_some(group, batch));
+                for count in all(some.collect()).await {
+                    filled += count?;
+                }
                 drop(turn);
             }
             match found.next {

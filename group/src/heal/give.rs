@@ -1,5 +1,6 @@
 //! The side that has what another brick lacks: pages of rows, from a snapshot of the index, and blocks.
 
+use super::gather::ToRead;
 use super::{Answered, Asked, Healing};
 use crate::replica::heal::{Answer, Ask, Heal};
 use crate::state::Block;
@@ -9,9 +10,10 @@ use base::limits::BLOCK_BYTES;
 use base::{GroupId, Index, Ino, LeafKey, Place, Result, VolumeId};
 use order_raft::Position;
 use order_raft::support::BrickId;
+use runtime::Slice;
 use runtime::tasks::run_background;
-use runtime::{Purpose, Slice};
 use std::sync::Arc;
+use store::format::record::Run;
 use store::format::{keys, values};
 use store::heal::give;
 use store::index::Index as Engine;
@@ -20,6 +22,9 @@ use wire::peer::PARCEL_BLOCKS_MAX;
 
 /// The time after which a brick that asks for no more pages is given none, so that another one may be.
 const GIVEN_NS: u64 = 60_000_000_000;
+
+/// Reads of one task that are under way at a time: those of all tasks are as many as a fast drive needs for its full rate.
+const READS_MAX: usize = 8;
 
 /// The rows of one moment, for one brick.
 pub(super) struct Giving {
@@ -158,25 +163,20 @@ impl Groups {
                 Err(wanted) => self.load(volume, vec![wanted], None).await?,
             }
         };
-        let (mut mask, mut payload) = (0u64, Vec::new());
+        let (mut blocks, mut to_read) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
         for (at, found) in found {
-            let slice = match found {
-                Found::Held(slice) => slice,
-                Found::At(place) => {
-                    let buffer = self.store().runtime.buffer(BLOCK_BYTES)?;
-                    let (buffer, result) = self.store().read(Purpose::Other, place, buffer).await;
-                    if result.is_err() {
-                        continue;
-                    }
-                    buffer.share().slice(0..BLOCK_BYTES)
-                }
-            };
-            // One that has rotten here may be whole elsewhere.
-            if base::checksum::crc32c(&slice) == crcs[at] {
-                mask |= 1 << at;
-                payload.push(slice);
+            match found {
+                Found::Held(slice) => blocks.push((at, slice)),
+                Found::At(place) => to_read.push(ToRead { run: Run { place, count: 1 }, of: at }),
             }
         }
+        let read = self.gather(to_read, READS_MAX).await;
+        blocks.extend(read.into_iter().filter_map(|(at, read)| Some((at, read.ok()?))));
+        blocks.sort_unstable_by_key(|(at, _)| *at);
+        // One that has rotten here may be whole elsewhere.
+        blocks.retain(|(at, slice)| base::checksum::crc32c(slice) == crcs[*at]);
+        let mask = blocks.iter().fold(0u64, |mask, (at, _)| mask | 1 << at);
+        let payload: Vec<Slice> = blocks.into_iter().map(|(_, slice)| slice).collect();
         assert!(mask.count_ones() as usize == payload.len(), "each block that is named goes with it");
         Ok((Answer::Blocks { mask }, payload))
     }

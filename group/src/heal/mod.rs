@@ -11,6 +11,7 @@
 //! a copy of what was written since, and leads only if nobody else does for a time; then reads of missing blocks wait for them.
 
 mod blocks;
+pub(crate) mod gather;
 mod give;
 mod rows;
 
@@ -29,12 +30,12 @@ use wire::peer::{Parcel, PeerId};
 
 /// Questions of other bricks that wait at most: each brick has fewer under way.
 const ASKED_MAX: usize = 64;
-/// Tasks that answer questions, each one at a time: so many runs are read beside one another, as a flash drive needs for its full rate of single blocks.
-const GIVERS: usize = 16;
+/// Tasks that answer questions, each one at a time: files of one block each are read beside one another, too.
+const GIVERS: usize = 8;
 /// The longest wait for an answer: a checkpoint and a page of rows take a second or two on a busy brick.
 const ANSWER_NS: u64 = 10_000_000_000;
-/// The pause between looks for answers, which take milliseconds.
-const LOOK_NS: u64 = 1_000_000;
+/// The time after which a wait for answers looks whether it is still of use.
+const LOOK_NS: u64 = 100_000_000;
 /// The pause before a brick asks again that could not be answered.
 const AGAIN_NS: u64 = 200_000_000;
 /// The pause after a try that came to nothing.
@@ -65,6 +66,7 @@ pub(crate) struct Healing {
     asking: Lock<BTreeMap<BrickId, u64>>,
     /// The questions of this brick that are to be answered, and answers.
     answers: Lock<BTreeMap<u64, Option<Answered>>>,
+    answers_came: Event,
     questions: AtomicU64,
     /// Blocks that readers wait for.
     wanted: Lock<BTreeSet<Wanted>>,
@@ -97,6 +99,7 @@ impl Healing {
             giving: Lock::new("heal giving", None),
             asking: Lock::new("heal asking", BTreeMap::new()),
             answers: Lock::new("heal answers", BTreeMap::new()),
+            answers_came: Event::new(),
             questions: AtomicU64::new(1),
             wanted: Lock::new("heal wanted", BTreeSet::new()),
             blocks_came: Event::new(),
@@ -107,7 +110,7 @@ impl Healing {
     }
     /// Wakes all that wait, so that they see that the groups close.
     pub fn wake(&self) {
-        [&self.asked_came, &self.blocks_came].into_iter().for_each(Event::notify);
+        [&self.asked_came, &self.answers_came, &self.blocks_came].into_iter().for_each(Event::notify);
     }
     /// Drops what other bricks are given.
     pub fn end(&self) {
@@ -157,6 +160,7 @@ impl Groups {
                 if let Some(place) = healing.answers.lock().get_mut(&number) {
                     *place = Some((answer, payload));
                 }
+                healing.answers_came.notify();
             }
             Heal::Done => {
                 self.given(from.brick);
@@ -230,12 +234,16 @@ impl Groups {
         }
         let until = clock.now_ns() + ANSWER_NS;
         loop {
-            let all = numbers.clone().all(|number| healing.answers.lock().get(&number).is_some_and(Option::is_some));
+            let ticket = healing.answers_came.ticket();
+            let all = {
+                let answers = healing.answers.lock();
+                numbers.clone().all(|number| answers.get(&number).is_some_and(Option::is_some))
+            };
             if all || self.is_closing() || clock.now_ns() >= until {
                 let mut answers = healing.answers.lock();
                 return numbers.map(|number| answers.remove(&number).flatten()).collect();
             }
-            clock.sleep(LOOK_NS).await;
+            runtime::tasks::either(healing.answers_came.after(ticket), clock.sleep(LOOK_NS)).await;
         }
     }
 }

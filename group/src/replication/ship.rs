@@ -3,17 +3,17 @@
 
 use super::Replication;
 use crate::Groups;
+use crate::heal::gather::ToRead;
 use crate::replica::codec::{Told, put_told};
 use crate::replica::kept::Kept;
 use crate::replica::{Replica, pieces};
 use crate::state::State;
 use base::checksum::crc32c;
-use base::limits::{BLOCK_BYTES, IO_BYTES_MAX};
+use base::limits::BLOCK_BYTES;
 use base::{Error, GroupId, Index, Kind, ReplicaId, Result, Term};
 use order_raft::{Body, Message};
-use runtime::transfer::Transfer;
-use runtime::{Event, Lock, Purpose, Slice, Start};
-use std::collections::{BTreeMap, VecDeque};
+use runtime::{Event, Lock, Slice};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use store::format::record::Run;
 use wire::codec::Sums;
@@ -23,10 +23,6 @@ use wire::peer::{PARCEL_BLOCKS_MAX, Parcel, PeerId, QUEUED_BYTES_MAX};
 const SHIPMENT_BYTES_MAX: usize = QUEUED_BYTES_MAX / 2;
 /// Reads that are under way at a time: enough for the rate of a fast drive, few enough to leave it to clients.
 const READS_MAX: usize = 32;
-/// Blocks of a read: the largest transfer.
-const READ_BLOCKS_MAX: u16 = (IO_BYTES_MAX / BLOCK_BYTES) as u16;
-/// Blocks between two payloads that are read with them: between batches of the log lie their descriptions.
-const GAP_BLOCKS_MAX: u16 = 4;
 
 /// The messages that are to be sent to one of the others.
 pub(crate) struct Way {
@@ -66,39 +62,6 @@ impl Shipment {
     fn is_in_memory(&self) -> bool {
         self.records.iter().all(|kept| kept.payload.is_in_memory())
     }
-}
-
-/// A run of blocks to be read.
-struct Wanted {
-    run: Run,
-    /// The number of the record, and of the run within its payload.
-    of: (usize, usize),
-}
-
-impl Wanted {
-    fn end(&self) -> u16 {
-        self.run.place.block + self.run.count
-    }
-}
-
-/// Splits runs, which are in the order of their places, into those that one transfer reads.
-fn transfers(mut rest: &[Wanted]) -> Vec<&[Wanted]> {
-    let mut transfers = Vec::new();
-    while let Some(first) = rest.first() {
-        let (from, mut end) = (first.run.place, first.end());
-        let is_near = |wanted: &&Wanted| {
-            let place = wanted.run.place;
-            let fits = place.segment == from.segment && wanted.end().max(end) - from.block <= READ_BLOCKS_MAX;
-            let is_near = fits && place.block <= end + GAP_BLOCKS_MAX;
-            end = end.max(wanted.end());
-            is_near
-        };
-        let count = 1 + rest[1..].iter().take_while(is_near).count();
-        let (one, others) = rest.split_at(count);
-        transfers.push(one);
-        rest = others;
-    }
-    transfers
 }
 
 impl Groups {
@@ -192,56 +155,24 @@ impl Groups {
         let _pin = self.store().pin();
         let records = shipment.records.iter().enumerate().filter(|(_, kept)| !kept.payload.is_in_memory());
         let runs = |(record, kept): (usize, &Kept)| {
-            let wanted = move |(at, run): (usize, &Run)| Wanted { run: *run, of: (record, at) };
+            let wanted = move |(at, run): (usize, &Run)| ToRead { run: *run, of: (record, at) };
             kept.payload.runs.iter().enumerate().map(wanted).collect::<Vec<_>>()
         };
-        let mut wanted: Vec<Wanted> = records.flat_map(runs).collect();
-        wanted.sort_unstable_by_key(|wanted| (wanted.run.place.segment, wanted.run.place.block));
-        let mut read = BTreeMap::new();
-        let mut begun = VecDeque::new();
-        for together in transfers(&wanted) {
-            if begun.len() == READS_MAX {
-                begun.pop_front().map(|begun| end_read(begun, &mut read)).expect("there are some").await?;
-            }
-            begun.push_back((together, self.begin_read_of(together).await?));
-        }
-        for begun in begun {
-            end_read(begun, &mut read).await?;
-        }
-        for ((record, _), slice) in read {
-            shipment.records[record].payload.slices.push(slice);
+        let wanted: Vec<_> = records.flat_map(runs).collect();
+        let mut of: Vec<usize> = wanted.iter().map(|wanted| wanted.of.0).collect();
+        of.dedup();
+        for ((record, _), slice) in self.gather(wanted, READS_MAX).await {
+            shipment.records[record].payload.slices.push(slice?);
         }
         let is_whole = |kept: &Kept| {
             let blocks = kept.payload.slices.iter().flat_map(|slice| slice.chunks(BLOCK_BYTES));
             blocks.map(crc32c).eq(kept.payload.crcs.iter().copied())
         };
-        match wanted.iter().all(|wanted| is_whole(&shipment.records[wanted.of.0])) {
+        match of.into_iter().all(|record| is_whole(&shipment.records[record])) {
             true => Ok(()),
             false => Err(Error::new(Kind::Corrupt, "a record's blocks are no longer where they were written")),
         }
     }
-
-    async fn begin_read_of(&self, together: &[Wanted]) -> Result<Transfer> {
-        let from = together[0].run.place;
-        let end = together.iter().map(Wanted::end).max().expect("there is one");
-        let buffer = self.store().runtime.own_buffer(usize::from(end - from.block) * BLOCK_BYTES).await?;
-        self.store().begin_read_for(Purpose::Other, from, buffer, Start::AtOnce)
-    }
-}
-
-/// Waits for a read and takes out what is wanted of it.
-async fn end_read(
-    (together, transfer): (&[Wanted], Transfer),
-    read: &mut BTreeMap<(usize, usize), Slice>,
-) -> Result<()> {
-    let done = transfer.await;
-    done.result?;
-    let buffer = done.buffer.expect("a read hands its buffer back").share();
-    for Wanted { run, of } in together {
-        let at = usize::from(run.place.block - together[0].run.place.block) * BLOCK_BYTES;
-        read.insert(*of, buffer.slice(at..at + usize::from(run.count) * BLOCK_BYTES));
-    }
-    Ok(())
 }
 
 impl Replica {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The network of a rack, of 10 Gbit/s: faster than clients write.
-const LAN: LinkPlan = LinkPlan { delay_ns: 20_000, jitter_ns: 20_000, bandwidth: 1_250_000_000, trickles: false };
+pub const LAN: LinkPlan = LinkPlan { delay_ns: 20_000, jitter_ns: 20_000, bandwidth: 1_250_000_000, trickles: false };
 const TASKS: usize = 8;
 /// Blocks of a write that goes into the log, and is nearly too large for that.
 const BLOCKS: usize = 31;

@@ -1,9 +1,9 @@
 //! The log that bricks keep for followers: no more than these may lack, and than is to be kept at most.
 
 use super::{agree, append, options, with_file};
-use crate::rig::{BRICKS, Client, Cluster, MS, cluster, cluster_of, seeds};
-use base::Ino;
+use crate::rig::{BRICKS, Client, Cluster, MS, cluster, cluster_of, cluster_sized, seeds};
 use base::limits::SEGMENT_BYTES_MIN;
+use base::{At, Ino, Op, Sync};
 use std::sync::Arc;
 
 /// Bytes of a write.
@@ -85,5 +85,53 @@ fn a_follower_that_is_away_holds_back_no_more_log_than_it_may_however_often_the_
             append(&client, ino, &[2; 100]).await;
         }
         assert!(most >= PINNED_SEGMENTS / 2, "something is kept: {most} segments");
+    });
+}
+
+/// Segments of a small brick, and those that followers may hold back on it.
+const SMALL: u64 = 128;
+const SMALL_PINNED: u64 = SMALL / 16;
+
+/// Writes single blocks over the first hundred of a file: their data lies in the log.
+async fn overwrite(client: &Client, ino: Ino, mib: usize) {
+    for number in 0..(mib << 20) / 4096 {
+        let at = At::Offset((number % 100 * 4096) as u64);
+        let write = Op::Write { ino, at, sync: Sync::Ordered, kill_privileges: false };
+        client.call(write, Some(&[number as u8; 4096])).await.expect("it can be written");
+    }
+}
+
+/// A small brick keeps less for a follower that is away, and one that is short of free segments nothing.
+#[test]
+fn a_follower_that_is_away_does_not_fill_a_small_brick() {
+    let (mut fleet, cluster) = cluster_sized(71, options(), (1, SMALL));
+    fleet.block_on(async {
+        let (client, ino) = with_file(&cluster).await;
+        append(&client, ino, &[1; 100]).await;
+        let away = (cluster.leader().expect("it has answered") + 1) % BRICKS;
+        drop(cluster.stop(away, None));
+        let mut most = 0;
+        for round in 0..8 {
+            overwrite(&client, ino, 2).await;
+            let all = replayed(&cluster).await;
+            most = all.iter().copied().fold(most, u64::max);
+            let bound = SMALL_PINNED + OWN_SEGMENTS + 2;
+            assert!(all.iter().all(|segments| *segments <= bound), "round {round}: {all:?} segments");
+        }
+        assert!(most > SMALL_PINNED / 2, "something is kept: {most} segments");
+        // Files fill it until free segments are short.
+        let large = client.create("large").await.expect("a new file");
+        let free = |cluster: &Arc<Cluster>| {
+            let groups = cluster.groups((away + 1) % BRICKS).expect("it runs");
+            groups.store().segments().free_segments
+        };
+        for _ in 0..SMALL {
+            if free(&cluster) > 8 {
+                write(&client, large, 1).await;
+            }
+        }
+        overwrite(&client, ino, 2).await;
+        let (all, left) = (replayed(&cluster).await, free(&cluster));
+        assert!(all.iter().all(|segments| *segments <= OWN_SEGMENTS), "{all:?} segments, {left} are free");
     });
 }

@@ -19,6 +19,8 @@ pub const BRICKS: usize = 3;
 /// The host of the clients.
 pub const CLIENTS: usize = BRICKS;
 const PORT: u16 = 7401;
+/// Segments of a brick, unless a test wants others.
+const SEGMENTS: u64 = 256;
 const CLUSTER: [u8; 16] = [7; 16];
 pub const MS: u64 = 1_000_000;
 
@@ -62,6 +64,8 @@ pub struct Cluster {
     pub options: Options,
     /// Number of groups.
     pub count: u32,
+    /// Segments of each brick.
+    segments: u64,
 }
 
 /// A file system of one group with three bricks, and the fleet that they run on.
@@ -71,6 +75,11 @@ pub fn cluster(seed: u64, options: Options) -> (Fleet, Arc<Cluster>) {
 
 /// The same with so many groups.
 pub fn cluster_of(seed: u64, options: Options, count: u32) -> (Fleet, Arc<Cluster>) {
+    cluster_sized(seed, options, (count, SEGMENTS))
+}
+
+/// The same with so many groups, on bricks of so many segments.
+pub fn cluster_sized(seed: u64, options: Options, (count, segments): (u32, u64)) -> (Fleet, Arc<Cluster>) {
     let fleet = Fleet::with_patience(seed, 3600 * 1000 * MS);
     let hosts = fleet.hosts().clone();
     let mut clocks = SplitMix(seed ^ 0xc10c);
@@ -89,6 +98,7 @@ pub fn cluster_of(seed: u64, options: Options, count: u32) -> (Fleet, Arc<Cluste
         replay_ns: AtomicU64::new(0),
         options,
         count,
+        segments,
     });
     (fleet, cluster)
 }
@@ -105,7 +115,7 @@ impl Cluster {
         runtime.clone().spawn(0, move || async move {
             if is_new {
                 let options = FormatOptions {
-                    size_bytes: Some(256 * SEGMENT_BYTES_MIN),
+                    size_bytes: Some(cluster.segments * SEGMENT_BYTES_MIN),
                     segment_bytes: SEGMENT_BYTES_MIN,
                     groups: cluster.count,
                     size_bytes_min: 0,

@@ -4,7 +4,7 @@
 use crate::{
     a_deposed_leader_drops_what_was_not_committed,
     a_follower_gets_all_since_it_left_although_the_others_were_started_again,
-    a_leader_without_its_lease_answers_no_read, disks, faults, heals, several,
+    a_leader_without_its_lease_answers_no_read, disks, heals, several,
 };
 use runtime::seeded::{Bug, fails};
 
@@ -16,7 +16,7 @@ const NOTICED: [(Bug, fn()); 14] = [
     (Bug::VoidKept, a_deposed_leader_drops_what_was_not_committed),
     (Bug::HungDiskLeads, disks::a_brick_whose_disk_hangs_leads_no_longer),
     (Bug::EndNotKept, a_follower_gets_all_since_it_left_although_the_others_were_started_again),
-    (Bug::UncommittedCheckpoint, faults::changes_survive_everything_at_once),
+    (Bug::UncommittedCheckpoint, a_deposed_leader_drops_what_was_not_committed),
     (Bug::StaleBlocksKept, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
     (Bug::HealEndsEarly, heals::a_follower_that_lacks_what_is_no_longer_kept_heals),
     (Bug::HoldUncommitted, several::each_step_waits_for_the_commit_of_the_one_before),
