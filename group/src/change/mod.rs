@@ -177,7 +177,7 @@ impl Groups {
         {
             return Ok(Step::Load(need));
         }
-        let moved = moved_directories(&decision);
+        let moved = moved_directories(op, &decision);
         if moved != trial.checked && !active(Bug::LoopUnchecked) {
             return Ok(Step::Token(moved));
         }
@@ -481,8 +481,11 @@ fn cleared(op: &Op) -> Option<(Ino, u64, u64)> {
     }
 }
 
-/// The directories that a decision moves to another parent, each with its new parent.
-fn moved_directories(decision: &Decision) -> Vec<(Ino, Ino)> {
+/// The directories that the decision of an operation moves to another parent, each with its new parent.
+fn moved_directories(op: &Op, decision: &Decision) -> Vec<(Ino, Ino)> {
+    if !matches!(op, Op::Rename { .. }) {
+        return Vec::new();
+    }
     let edits = decision.parts.iter().flat_map(|part| &part.edits);
     let moved = edits.filter_map(|edit| match edit {
         Edit::InodeParent { ino, parent } => Some((*ino, *parent)),

@@ -109,8 +109,8 @@ impl Groups {
         let of = |part, session, request, outcome| Record { part, session, request, outcome, done: context.done };
         let first = of(&decision.parts[0], context.session, context.request, decision.outcome);
         let deciding = first.part.group;
-        let is_across = self.is_across() && decision.parts.iter().any(|part| part.group != deciding);
-        if decision.parts.len() == 1 || is_across {
+        let is_across = || self.is_across() && decision.parts.iter().any(|part| part.group != deciding);
+        if decision.parts.len() == 1 || is_across() {
             return self.order_record(held, &first, attached, sync);
         }
         let endings = endings(decision);
