@@ -483,7 +483,7 @@ fn cleared(op: &Op) -> Option<(Ino, u64, u64)> {
 
 /// The directories that the decision of an operation moves to another parent, each with its new parent.
 fn moved_directories(op: &Op, decision: &Decision) -> Vec<(Ino, Ino)> {
-    if !matches!(op, Op::Rename { .. }) {
+    if !matches!(op, Op::Rename { .. } | Op::Exchange { .. }) {
         return Vec::new();
     }
     let edits = decision.parts.iter().flat_map(|part| &part.edits);
