@@ -481,7 +481,8 @@ fn cleared(op: &Op) -> Option<(Ino, u64, u64)> {
     }
 }
 
-/// The directories that the decision of an operation moves to another parent, each with its new parent.
+/// The directories that the decision of an operation moves to another parent, each with its new parent. Renames and exchanges alone move any: the
+/// edits of the others need not be looked through.
 fn moved_directories(op: &Op, decision: &Decision) -> Vec<(Ino, Ino)> {
     if !matches!(op, Op::Rename { .. } | Op::Exchange { .. }) {
         return Vec::new();

@@ -110,8 +110,8 @@ impl Groups {
             let found = run_background(&*self.store().runtime.tasks, look).await?;
             seen += found.blocks;
             self.replication().healing.blocks_left.fetch_max(seen - filled, Ordering::Relaxed);
-            let mut batches = batches(&found.lacking).map(<[Lacking]>::to_vec).peekable();
-            while batches.peek().is_some() {
+            let batches: Vec<&[Lacking]> = batches(&found.lacking).collect();
+            for some in batches.chunks(BATCHES_AT_ONCE) {
                 if !self.goes_on_filling(group) {
                     return Ok(());
                 }
@@ -119,8 +119,8 @@ impl Groups {
                     return Ok(());
                 };
                 self.fill_wanted(group).await?;
-                let some = batches.by_ref().take(BATCHES_AT_ONCE).map(|batch| self.fill_some(group, batch));
-                for count in all(some.collect()).await {
+                let fills = some.iter().map(|batch| self.fill_some(group, batch.to_vec()));
+                for count in all(fills.collect()).await {
                     filled += count?;
                 }
                 drop(turn);

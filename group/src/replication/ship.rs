@@ -153,22 +153,21 @@ impl Groups {
     async fn read_payloads(&self, shipment: &mut Shipment) -> Result<()> {
         // From the first read to the last one: no place is used for something else meanwhile.
         let _pin = self.store().pin();
-        let records = shipment.records.iter().enumerate().filter(|(_, kept)| !kept.payload.is_in_memory());
-        let runs = |(record, kept): (usize, &Kept)| {
-            let wanted = move |(at, run): (usize, &Run)| ToRead { run: *run, of: (record, at) };
-            kept.payload.runs.iter().enumerate().map(wanted).collect::<Vec<_>>()
+        let Shipment { records, .. } = shipment;
+        let absent: Vec<usize> = (0..records.len()).filter(|at| !records[*at].payload.is_in_memory()).collect();
+        let runs = |record: &usize| {
+            let to_read = |(at, run): (usize, &Run)| ToRead { run: *run, of: (*record, at) };
+            records[*record].payload.runs.iter().enumerate().map(to_read).collect::<Vec<_>>()
         };
-        let wanted: Vec<_> = records.flat_map(runs).collect();
-        let mut of: Vec<usize> = wanted.iter().map(|wanted| wanted.of.0).collect();
-        of.dedup();
-        for ((record, _), slice) in self.gather(wanted, READS_MAX).await {
-            shipment.records[record].payload.slices.push(slice?);
+        let to_read = absent.iter().flat_map(runs).collect();
+        for ((record, _), slice) in self.gather(to_read, READS_MAX).await {
+            records[record].payload.slices.push(slice?);
         }
         let is_whole = |kept: &Kept| {
             let blocks = kept.payload.slices.iter().flat_map(|slice| slice.chunks(BLOCK_BYTES));
             blocks.map(crc32c).eq(kept.payload.crcs.iter().copied())
         };
-        match of.into_iter().all(|record| is_whole(&shipment.records[record])) {
+        match absent.into_iter().all(|record| is_whole(&records[record])) {
             true => Ok(()),
             false => Err(Error::new(Kind::Corrupt, "a record's blocks are no longer where they were written")),
         }

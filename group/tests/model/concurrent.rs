@@ -351,6 +351,12 @@ pub fn directories_moved_below_each_other_make_no_loop() {
                 whiteout: false,
             };
             assert_eq!(rig.done(moved(0, chains[0].1)).await, Err(Kind::Invalid));
+            rig.create(chains[0].1, "file").await.expect("a new file");
+            let (top, below) = ((root, name("0-0")), (chains[0].1, name("file")));
+            for ((parent, name), (new_parent, new_name)) in [(top.clone(), below.clone()), (below, top)] {
+                let exchange = Op::Exchange { parent, name, new_parent, new_name };
+                assert_eq!(rig.done(exchange).await, Err(Kind::Invalid), "a directory does not get below itself");
+            }
             // The walks read the index, and meet there.
             let rig = rig.reopen().await;
             let told = Arc::new(Mutex::new(Vec::new()));

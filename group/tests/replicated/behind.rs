@@ -3,12 +3,9 @@
 use super::{agree, options, with_file};
 use crate::rig::{BRICKS, CLIENTS, Client, Cluster, MS, cluster, until};
 use base::{At, Ino, Op, Sync};
-use runtime::sim::LinkPlan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The network of a rack, of 10 Gbit/s: faster than clients write.
-pub const LAN: LinkPlan = LinkPlan { delay_ns: 20_000, jitter_ns: 20_000, bandwidth: 1_250_000_000, trickles: false };
 const TASKS: usize = 8;
 /// Blocks of a write that goes into the log, and is nearly too large for that.
 const BLOCKS: usize = 31;
@@ -80,9 +77,7 @@ fn a_follower_that_was_away_is_soon_in_sync() {
     for seed in 0..crate::rig::seeds(2) {
         let (mut fleet, cluster) = cluster(seed + 20, options());
         fleet.block_on(async {
-            for (one, other) in (0..=CLIENTS).flat_map(|one| (0..=CLIENTS).map(move |other| (one, other))) {
-                cluster.links().set_plan(one, other, LAN);
-            }
+            cluster.join_by_lan();
             let (client, ino) = with_file(&cluster).await;
             let leader = cluster.leader().expect("somebody has answered");
             let away = (leader + 1) % BRICKS;

@@ -1,6 +1,6 @@
 //! A brick that lacks what the others no longer keep gets the group anew: its rows at once, the blocks that it lacks one after the other.
 
-use super::{agree, append, options, with_file};
+use super::{agree, append, options, with_file, write_block};
 use crate::faults::{Told, check, start_tasks};
 use crate::rig::{self, BRICKS, Client, Cluster, MS, begin, cluster, seeds, until};
 use base::{At, Ino, Op, Sync};
@@ -114,15 +114,11 @@ fn blocks_come_many_at_a_time() {
     const BLOCKS: usize = 4_000;
     let (mut fleet, cluster) = cluster(16, forgetful());
     fleet.block_on(async {
-        for (one, other) in (0..=BRICKS).flat_map(|one| (0..=BRICKS).map(move |other| (one, other))) {
-            cluster.links().set_plan(one, other, crate::behind::LAN);
-        }
+        cluster.join_by_lan();
         let (client, ino) = with_file(&cluster).await;
         let away = send_away(&cluster);
         for number in 0..BLOCKS {
-            let at = At::Offset((number * 1_237 % BLOCKS * 4096) as u64);
-            let write = Op::Write { ino, at, sync: Sync::Ordered, kill_privileges: false };
-            client.call(write, Some(&[number as u8; 4096])).await.expect("it can be written");
+            write_block(&client, ino, number * 1_237 % BLOCKS, number as u8).await;
         }
         go_on_without(&client, ino, 6).await;
         cluster.heal();

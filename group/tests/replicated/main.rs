@@ -37,6 +37,12 @@ async fn append(client: &Client, ino: Ino, bytes: &[u8]) -> u64 {
     }
 }
 
+/// Writes a block of a file, all of whose bytes are the same.
+async fn write_block(client: &Client, ino: Ino, block: usize, byte: u8) {
+    let op = Op::Write { ino, at: At::Offset(block as u64 * 4096), sync: Sync::Ordered, kill_privileges: false };
+    client.call(op, Some(&[byte; 4096])).await.expect("it can be written");
+}
+
 #[test]
 fn a_change_is_on_all_replicas() {
     let (mut fleet, cluster) = cluster(1, options());

@@ -1,9 +1,9 @@
-//! The log that bricks keep for followers: no more than these may lack, and than is to be kept at most.
+//! The log that bricks keep for followers is bounded, and no more of it is kept than these may lack.
 
-use super::{agree, append, options, with_file};
+use super::{agree, append, options, with_file, write_block};
 use crate::rig::{BRICKS, Client, Cluster, MS, cluster, cluster_of, cluster_sized, seeds};
+use base::Ino;
 use base::limits::SEGMENT_BYTES_MIN;
-use base::{At, Ino, Op, Sync};
 use std::sync::Arc;
 
 /// Bytes of a write.
@@ -61,15 +61,21 @@ fn idle_groups_keep_no_log() {
     }
 }
 
+/// Makes a file, and ends a follower after that. Returns the file's client, the file and the follower.
+async fn without_one(cluster: &Arc<Cluster>) -> (Client, Ino, usize) {
+    let (client, ino) = with_file(cluster).await;
+    append(&client, ino, &[1; 100]).await;
+    let away = (cluster.leader().expect("it has answered") + 1) % BRICKS;
+    drop(cluster.stop(away, None));
+    (client, ino, away)
+}
+
 /// Each process of a brick counts what those before it have kept for a follower that is away.
 #[test]
 fn a_follower_that_is_away_holds_back_no_more_log_than_it_may_however_often_the_others_start() {
     let (mut fleet, cluster) = cluster(70, options());
     fleet.block_on(async {
-        let (client, ino) = with_file(&cluster).await;
-        append(&client, ino, &[1; 100]).await;
-        let away = (cluster.leader().expect("it has answered") + 1) % BRICKS;
-        drop(cluster.stop(away, None));
+        let (client, ino, _) = without_one(&cluster).await;
         let mut most = 0;
         for round in 0..11 {
             write(&client, ino, 10).await;
@@ -95,9 +101,7 @@ const SMALL_PINNED: u64 = SMALL / 16;
 /// Writes single blocks over the first hundred of a file: their data lies in the log.
 async fn overwrite(client: &Client, ino: Ino, mib: usize) {
     for number in 0..(mib << 20) / 4096 {
-        let at = At::Offset((number % 100 * 4096) as u64);
-        let write = Op::Write { ino, at, sync: Sync::Ordered, kill_privileges: false };
-        client.call(write, Some(&[number as u8; 4096])).await.expect("it can be written");
+        write_block(client, ino, number % 100, number as u8).await;
     }
 }
 
@@ -106,10 +110,7 @@ async fn overwrite(client: &Client, ino: Ino, mib: usize) {
 fn a_follower_that_is_away_does_not_fill_a_small_brick() {
     let (mut fleet, cluster) = cluster_sized(71, options(), (1, SMALL));
     fleet.block_on(async {
-        let (client, ino) = with_file(&cluster).await;
-        append(&client, ino, &[1; 100]).await;
-        let away = (cluster.leader().expect("it has answered") + 1) % BRICKS;
-        drop(cluster.stop(away, None));
+        let (client, ino, away) = without_one(&cluster).await;
         let mut most = 0;
         for round in 0..8 {
             overwrite(&client, ino, 2).await;

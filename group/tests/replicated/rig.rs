@@ -6,7 +6,7 @@ use group::{Answer, Context, Groups, Options, ReplicaStatus, Replicas};
 use order_raft::Member;
 use order_raft::support::{BrickId, Ended};
 use runtime::random::SplitMix;
-use runtime::sim::{BootClock, DiskImage, Fail, FaultPlan, Fleet, Hosts, Links, Setup, Survival};
+use runtime::sim::{BootClock, DiskImage, Fail, FaultPlan, Fleet, Hosts, LinkPlan, Links, Setup, Survival};
 use runtime::{Event, Runtime, Span};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,8 @@ pub const CLIENTS: usize = BRICKS;
 const PORT: u16 = 7401;
 /// Segments of a brick, unless a test wants others.
 const SEGMENTS: u64 = 256;
+/// The network of a rack, of 10 Gbit/s: faster than clients write.
+const LAN: LinkPlan = LinkPlan { delay_ns: 20_000, jitter_ns: 20_000, bandwidth: 1_250_000_000, trickles: false };
 const CLUSTER: [u8; 16] = [7; 16];
 pub const MS: u64 = 1_000_000;
 
@@ -106,6 +108,12 @@ pub fn cluster_sized(seed: u64, options: Options, (count, segments): (u32, u64))
 impl Cluster {
     pub fn groups(&self, number: usize) -> Option<Arc<Groups>> {
         self.groups.lock().expect("no panic")[number].clone()
+    }
+    /// Gives all ways the speed of a rack's network.
+    pub fn join_by_lan(&self) {
+        for (one, other) in (0..=CLIENTS).flat_map(|one| (0..=CLIENTS).map(move |other| (one, other))) {
+            self.links().set_plan(one, other, LAN);
+        }
     }
     /// Starts the process of a brick.
     pub fn start(self: &Arc<Cluster>, number: usize, is_new: bool) {
