@@ -353,6 +353,7 @@ impl<S: Service> Server<S> {
         hello: &Hello,
         client: S::Client,
     ) -> Result<(Arc<Session>, Admitted<S::Volume>), Refused> {
+        let _turn = self.sessions.turn(id).await;
         let known = self.sessions.get(id);
         let is_over = known.as_ref().map_or(!hello.begins, |session| session.is_over());
         if is_over && !active(Bug::EndedNotFenced) {

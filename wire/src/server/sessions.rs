@@ -1,7 +1,7 @@
 //! The sessions of a server's clients: which requests of each are under way, when it was heard last, and whether it is over.
 //!
 //! Promises: a request that is delivered while its first delivery is under way waits for that one's end (rule R1); a session whose
-//! end has begun begins no request any more.
+//! end has begun begins no request any more; the connections of a session are let in one after the other.
 
 use crate::Header;
 use crate::codec::Body;
@@ -9,7 +9,7 @@ use crate::codec::hello::{Caches, Caching};
 use crate::lane::Lane;
 use base::SessionId;
 use runtime::{Event, Lock, Runtime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -214,28 +214,61 @@ impl Drop for Connected {
 }
 
 /// All sessions of a server.
-pub struct Sessions(Lock<BTreeMap<SessionId, Arc<Session>>>);
+pub struct Sessions {
+    all: Lock<BTreeMap<SessionId, Arc<Session>>>,
+    /// The sessions of which a connection is being let in.
+    coming: Lock<BTreeSet<SessionId>>,
+    came: Event,
+}
+
+/// The turn of a connection to be let in: no other one of its session is, until this is dropped.
+pub struct Turn<'a> {
+    sessions: &'a Sessions,
+    id: SessionId,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.sessions.coming.lock().remove(&self.id);
+        self.sessions.came.notify();
+    }
+}
 
 impl Sessions {
     /// Those that the brick knows from before its start.
     pub fn known(sessions: &[SessionId], now_ns: u64) -> Sessions {
         let known = |id: &SessionId| (*id, Arc::new(Session::new(*id, now_ns, false)));
-        Sessions(Lock::new("sessions", sessions.iter().map(known).collect()))
+        Sessions {
+            all: Lock::new("sessions", sessions.iter().map(known).collect()),
+            coming: Lock::new("sessions coming", BTreeSet::new()),
+            came: Event::new(),
+        }
+    }
+    /// Waits until no other connection of a session is being let in. One that fails has the brick forget the session: were another one let in
+    /// meanwhile, the brick would forget a session that its client believes in.
+    pub async fn turn(&self, id: SessionId) -> Turn<'_> {
+        loop {
+            let ticket = self.came.ticket();
+            if self.coming.lock().insert(id) {
+                return Turn { sessions: self, id };
+            }
+            self.came.after(ticket).await;
+        }
     }
     /// The session of this number.
     pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
-        self.0.lock().get(&id).cloned()
+        self.all.lock().get(&id).cloned()
     }
     /// The session of this number, a new one if there is none.
     pub fn get_or_begin(&self, id: SessionId, now_ns: u64) -> Arc<Session> {
-        self.0.lock().entry(id).or_insert_with(|| Arc::new(Session::new(id, now_ns, true))).clone()
+        self.all.lock().entry(id).or_insert_with(|| Arc::new(Session::new(id, now_ns, true))).clone()
     }
     /// Forgets a session that is over.
     pub fn remove(&self, id: SessionId) {
-        self.0.lock().remove(&id);
+        self.all.lock().remove(&id);
     }
     /// All sessions.
     pub fn all(&self) -> Vec<Arc<Session>> {
-        self.0.lock().values().cloned().collect()
+        self.all.lock().values().cloned().collect()
     }
 }
