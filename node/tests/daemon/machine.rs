@@ -83,10 +83,11 @@ impl Drop for Machine {
 /// Machines of these names, each with a cable to one switch, at 10.77.0.1 and so on.
 pub fn machines<const N: usize>(names: [&str; N]) -> [Machine; N] {
     let machines = names.map(Machine::new);
-    // The first one's namespace has the switch beside its own cable.
+    // The first one's namespace has the switch beside its own cable. The switch answers no question for that machine's address: its own hardware
+    // address changes when a machine goes, and those that had learned it would miss the first machine for a minute.
     let switch = &machines[0];
     switch.ip("link add name switch type bridge");
-    switch.ip("link set switch up");
+    switch.ip("link set switch arp off up");
     for (number, machine) in machines.iter().enumerate() {
         let (end, port) = (format!("v{}", machine.keeper.id()), format!("w{}", machine.keeper.id()));
         system("ip", &["link", "add", &end, "type", "veth", "peer", "name", &port]);
