@@ -5,9 +5,13 @@ use crate::faults::{Told, check, start_tasks};
 use crate::rig::{self, BRICKS, Client, Cluster, MS, begin, cluster, seeds, until};
 use base::{At, Ino, Op, Sync};
 use runtime::random::SplitMix;
-use runtime::sim::Survival;
+use runtime::sim::{FaultPlan, Survival};
+use runtime::{FileId, OpenMode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// The file of a brick's data.
+const DATA: &str = "segments-00000";
 
 /// Replicas that keep next to nothing for followers.
 fn forgetful() -> group::Options {
@@ -130,6 +134,45 @@ fn blocks_come_many_at_a_time() {
         assert!(took_ms < 150, "{took_ms} ms for {BLOCKS} blocks");
         healed(&cluster, away).await;
         agree(&cluster).await;
+    });
+}
+
+/// The place of a block in the data file of a brick, if it is there.
+fn place_of(cluster: &Cluster, number: usize, block: &[u8]) -> Option<(FileId, u64)> {
+    let file = cluster.hosts.runtime(number).disk.open(DATA, OpenMode::Existing).expect("the brick has made it");
+    let image = cluster.hosts.disk(number).crash_image(Survival::Everything, &mut SplitMix(1));
+    let blocks = image.length(DATA).expect("it was made") / 4096;
+    (0..blocks)
+        .map(|at| at * 4096)
+        .find(|at| image.read(DATA, *at, 4096).as_deref() == Some(block))
+        .map(|at| (file, at))
+}
+
+/// Each of the two others has a block that can't be read, among many that one transfer takes: a block comes from the one that can read it, and so do
+/// those beside it.
+#[test]
+pub fn blocks_that_one_brick_can_not_read_come_from_another() {
+    let (mut fleet, cluster) = cluster(3, forgetful());
+    fleet.block_on(async {
+        let (client, ino) = with_file(&cluster).await;
+        agree(&cluster).await;
+        let away = send_away(&cluster);
+        let (_, bytes) = large(&client, "changed", 60).await;
+        go_on_without(&client, ino, 6).await;
+        let block = |number: usize| &bytes[number * 4096..(number + 1) * 4096];
+        for (number, of) in (0..BRICKS).filter(|number| *number != away).zip([30, 31]) {
+            let unreadable = place_of(&cluster, number, block(of));
+            assert!(unreadable.is_some(), "block {of} is on the device of brick {number}");
+            cluster.hosts.disk(number).set_faults(FaultPlan { unreadable, ..FaultPlan::default() });
+        }
+        cluster.heal();
+        until(&cluster.hosts, "it begins to heal", || lacks(&cluster, away)).await;
+        healed(&cluster, away).await;
+        agree(&cluster).await;
+        let met = |number: usize| cluster.hosts.disk(number).faults_met() > 0;
+        assert!((0..BRICKS).any(met), "somebody was asked for what it can't read");
+        (0..60)
+            .for_each(|number| assert!(place_of(&cluster, away, block(number)).is_some(), "block {number} is there"));
     });
 }
 

@@ -477,10 +477,11 @@ impl State {
         let figures = &mut files[file].figures;
         let counts = faults.only.is_none_or(|only| only.0 as usize == file);
         let fails = match work {
-            Work::Read { .. } => {
+            Work::Read { offset, .. } => {
                 figures.reads += 1;
                 figures.read_bytes += bytes;
-                counts && counters.reads.fails(faults.reads, rng)
+                let takes = |(of, at): (FileId, u64)| of.0 as usize == file && (*offset..offset + bytes).contains(&at);
+                (counts && counters.reads.fails(faults.reads, rng)) || faults.unreadable.is_some_and(takes)
             }
             Work::Write { durable, .. } => {
                 figures.writes += 1;

@@ -25,6 +25,8 @@ pub struct FaultPlan {
     pub only: Option<FileId>,
     /// Reads that end with an I/O error.
     pub reads: Fail,
+    /// A byte that can't be read, and its file: reads that take it end with an I/O error as well.
+    pub unreadable: Option<(FileId, u64)>,
     /// Writes that end with an I/O error; anything from nothing to all of them has been written.
     pub writes: Fail,
     /// Flushes that end with an I/O error; the writes that they covered never become durable by a later flush.
@@ -54,6 +56,7 @@ impl Default for FaultPlan {
         FaultPlan {
             only: None,
             reads: never,
+            unreadable: None,
             writes: never,
             flushes: never,
             space: never,
