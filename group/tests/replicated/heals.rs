@@ -152,12 +152,13 @@ fn place_of(cluster: &Cluster, number: usize, block: &[u8]) -> Option<(FileId, u
 /// those beside it.
 #[test]
 pub fn blocks_that_one_brick_can_not_read_come_from_another() {
+    const BLOCKS: usize = 60;
     let (mut fleet, cluster) = cluster(3, forgetful());
     fleet.block_on(async {
         let (client, ino) = with_file(&cluster).await;
         agree(&cluster).await;
         let away = send_away(&cluster);
-        let (_, bytes) = large(&client, "changed", 60).await;
+        let (_, bytes) = large(&client, "changed", BLOCKS).await;
         go_on_without(&client, ino, 6).await;
         let block = |number: usize| &bytes[number * 4096..(number + 1) * 4096];
         for (number, of) in (0..BRICKS).filter(|number| *number != away).zip([30, 31]) {
@@ -171,8 +172,9 @@ pub fn blocks_that_one_brick_can_not_read_come_from_another() {
         agree(&cluster).await;
         let met = |number: usize| cluster.hosts.disk(number).faults_met() > 0;
         assert!((0..BRICKS).any(met), "somebody was asked for what it can't read");
-        (0..60)
-            .for_each(|number| assert!(place_of(&cluster, away, block(number)).is_some(), "block {number} is there"));
+        for number in 0..BLOCKS {
+            assert!(place_of(&cluster, away, block(number)).is_some(), "block {number} is there");
+        }
     });
 }
 
