@@ -296,22 +296,6 @@ impl<S: Service> Server<S> {
         hello: &Hello,
         client: S::Client,
     ) -> Result<Admitted<S::Volume>, Refused> {
-        let admitted = self.try_to_admit(session, hello, client).await;
-        if admitted.is_err() {
-            match self.sessions.get(session) {
-                Some(known) if known.is_asleep() => self.service.sleeps(session),
-                Some(_) => {}
-                None => self.service.turn_away(session).await,
-            }
-        }
-        admitted
-    }
-    async fn try_to_admit(
-        &self,
-        session: SessionId,
-        hello: &Hello,
-        client: S::Client,
-    ) -> Result<Admitted<S::Volume>, Refused> {
         let attempt = async || {
             Ok(match self.service.admit(session, hello, client.clone()).await? {
                 Admission::In(admitted) => Ok(admitted),
@@ -353,21 +337,34 @@ impl<S: Service> Server<S> {
         hello: &Hello,
         client: S::Client,
     ) -> Result<(Arc<Session>, Admitted<S::Volume>), Refused> {
-        let _turn = self.sessions.turn(id).await;
+        let text = "what an earlier attempt has left is still being cleared away";
+        let coming = self.sessions.come(id).ok_or_else(|| Refused { reason: Reason::Busy, text: text.into() })?;
         let known = self.sessions.get(id);
         let is_over = known.as_ref().map_or(!hello.begins, |session| session.is_over());
         if is_over && !active(Bug::EndedNotFenced) {
             return Err(over());
         }
-        let admitted = self.admit(id, hello, client).await?;
-        let session = known.unwrap_or_else(|| self.sessions.get_or_begin(id, self.now_ns()));
-        if session.is_over() && !active(Bug::EndedNotFenced) {
-            // It was ended while it was let in, and the brick took it for a new one.
-            self.service.turn_away(id).await;
-            return Err(over());
+        let refused = match self.admit(id, hello, client).await {
+            Ok(admitted) => {
+                let session = known.unwrap_or_else(|| self.sessions.get_or_begin(id, self.now_ns()));
+                if !session.is_over() || active(Bug::EndedNotFenced) {
+                    session.wake();
+                    return Ok((session, admitted));
+                }
+                // It was ended while it was let in, and the brick took it for a new one.
+                over()
+            }
+            Err(refused) => refused,
+        };
+        if coming.is_last() {
+            match self.sessions.get(id) {
+                Some(known) if known.is_over() => self.service.turn_away(id).await,
+                Some(known) if known.is_asleep() => self.service.sleeps(id),
+                Some(_) => {}
+                None => self.service.turn_away(id).await,
+            }
         }
-        session.wake();
-        Ok((session, admitted))
+        Err(refused)
     }
     /// Has a session cache nothing that another one may change. One that is silent need not be asked.
     fn recall(&self, session: &Session) {

@@ -1,7 +1,7 @@
 //! The sessions of a server's clients: which requests of each are under way, when it was heard last, and whether it is over.
 //!
 //! Promises: a request that is delivered while its first delivery is under way waits for that one's end (rule R1); a session whose
-//! end has begun begins no request any more; the connections of a session are let in one after the other.
+//! end has begun begins no request any more; no connection is let in while the brick is made to forget its session.
 
 use crate::Header;
 use crate::codec::Body;
@@ -9,7 +9,7 @@ use crate::codec::hello::{Caches, Caching};
 use crate::lane::Lane;
 use base::SessionId;
 use runtime::{Event, Lock, Runtime};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -216,21 +216,35 @@ impl Drop for Connected {
 /// All sessions of a server.
 pub struct Sessions {
     all: Lock<BTreeMap<SessionId, Arc<Session>>>,
-    /// The sessions of which a connection is being let in.
-    coming: Lock<BTreeSet<SessionId>>,
-    came: Event,
+    /// The sessions of which connections are being let in, and their number; 0 while the brick is made to forget the session.
+    coming: Lock<BTreeMap<SessionId, usize>>,
 }
 
-/// The turn of a connection to be let in: no other one of its session is, until this is dropped.
-pub struct Turn<'a> {
+/// A connection that is being let in, until this is dropped.
+pub struct Coming<'a> {
     sessions: &'a Sessions,
     id: SessionId,
 }
 
-impl Drop for Turn<'_> {
+impl Coming<'_> {
+    /// True if no other connection of the session is being let in: none is any more, until this is dropped. If it fails, it undoes at the brick
+    /// what all attempts have left there; one that does so beside others would undo what is theirs.
+    pub fn is_last(&self) -> bool {
+        let mut coming = self.sessions.coming.lock();
+        let count = coming.get_mut(&self.id).expect("this one is counted");
+        let is_last = *count == 1;
+        *count -= usize::from(is_last);
+        is_last
+    }
+}
+
+impl Drop for Coming<'_> {
     fn drop(&mut self) {
-        self.sessions.coming.lock().remove(&self.id);
-        self.sessions.came.notify();
+        let mut coming = self.sessions.coming.lock();
+        match coming.get_mut(&self.id) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(coming.remove(&self.id)),
+        }
     }
 }
 
@@ -240,20 +254,19 @@ impl Sessions {
         let known = |id: &SessionId| (*id, Arc::new(Session::new(*id, now_ns, false)));
         Sessions {
             all: Lock::new("sessions", sessions.iter().map(known).collect()),
-            coming: Lock::new("sessions coming", BTreeSet::new()),
-            came: Event::new(),
+            coming: Lock::new("sessions coming", BTreeMap::new()),
         }
     }
-    /// Waits until no other connection of a session is being let in. One that fails has the brick forget the session: were another one let in
-    /// meanwhile, the brick would forget a session that its client believes in.
-    pub async fn turn(&self, id: SessionId) -> Turn<'_> {
-        loop {
-            let ticket = self.came.ticket();
-            if self.coming.lock().insert(id) {
-                return Turn { sessions: self, id };
-            }
-            self.came.after(ticket).await;
+    /// Begins to let a connection of a session in, beside others of it. None while the brick is made to forget the session: it would forget one
+    /// that its client believes in.
+    pub fn come(&self, id: SessionId) -> Option<Coming<'_>> {
+        let mut coming = self.coming.lock();
+        match coming.get_mut(&id) {
+            Some(0) => return None,
+            Some(count) => *count += 1,
+            None => drop(coming.insert(id, 1)),
         }
+        Some(Coming { sessions: self, id })
     }
     /// The session of this number.
     pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
