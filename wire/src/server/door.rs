@@ -15,7 +15,7 @@ use runtime::net::{ConnectionId, ListenerId};
 use runtime::tasks::either;
 use runtime::{Event, Lock, Runtime};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The time for the last frame of a connection to get there.
@@ -27,7 +27,8 @@ pub struct Door<S> {
     listener: ListenerId,
     /// Those of connections that are encrypted; None: they are of this machine.
     credentials: Lock<Option<Credentials>>,
-    servers: Lock<BTreeMap<GroupId, Arc<Server<S>>>>,
+    /// Weak, since each has the door: those of a process that is killed in a simulation never leave.
+    servers: Lock<BTreeMap<GroupId, Weak<Server<S>>>>,
     strangers: Strangers,
     pub(super) lateness: Lateness,
     is_closed: AtomicBool,
@@ -78,7 +79,7 @@ impl<S: Service> Door<S> {
     }
     /// Lets clients in to a server.
     pub(super) fn let_in(&self, server: &Arc<Server<S>>) {
-        let former = self.servers.lock().insert(server.group, server.clone());
+        let former = self.servers.lock().insert(server.group, Arc::downgrade(server));
         assert!(former.is_none(), "a group has one server at a time");
     }
     /// Lets nobody in to the server of a group any more.
@@ -94,7 +95,7 @@ impl<S: Service> Door<S> {
     /// The server of a group, which does not end before this is dropped.
     fn server(&self, group: GroupId) -> Option<Busy<S>> {
         // Under the lock: who turns clients away waits for those that are in.
-        self.servers.lock().get(&group).map(Busy::new)
+        self.servers.lock().get(&group).and_then(Weak::upgrade).as_ref().map(Busy::new)
     }
     async fn linger(&self) {
         let ticket = self.closed.ticket();
