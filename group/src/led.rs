@@ -12,6 +12,11 @@ const SILENT_NS: u64 = 2 * ASK_EVERY_NS;
 
 const _: () = assert!(SILENT_NS < PROMISE_NS);
 
+/// True for a brick that has asked for support at a time, and not again by now, though it should have.
+pub(crate) fn is_silent(asked_ns: u64, now: u64) -> bool {
+    asked_ns + SILENT_NS <= now
+}
+
 /// A look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -51,7 +56,7 @@ impl Led {
             self.changes += u64::from(self.leader.is_some());
             self.leader = leader;
         }
-        let is_silent = asked_ns.is_some_and(|asked_ns| asked_ns + SILENT_NS <= at_ns);
+        let is_silent = asked_ns.is_some_and(|asked_ns| is_silent(asked_ns, at_ns));
         let is_without = leader.is_none() || !serves || is_silent;
         if is_without {
             // It ended when it was heard of last, not when that was noticed.

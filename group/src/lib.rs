@@ -130,11 +130,19 @@ pub(crate) struct Group {
     pub ranges: Event,
     /// Notified when more of the group's order is committed, or another replica leads.
     pub committed: Event,
+    /// True if a replica's state has changed since it was looked at last.
+    pub has_changed: AtomicBool,
 }
 
 impl Group {
     pub(crate) fn new(state: State) -> Group {
-        Group { number: state.group, state: Lock::new("group", state), ranges: Event::new(), committed: Event::new() }
+        Group {
+            number: state.group,
+            state: Lock::new("group", state),
+            ranges: Event::new(),
+            committed: Event::new(),
+            has_changed: AtomicBool::new(false),
+        }
     }
 }
 

@@ -40,14 +40,14 @@ struct Figures {
     left: u32,
     since: Option<Instant>,
     contended: u64,
-    wait: Histogram,
-    hold: Histogram,
+    /// None before the first: each takes 2 KiB, and an idle group alone has a dozen of locks.
+    wait: Option<Histogram>,
+    hold: Option<Histogram>,
 }
 
 impl Default for Figures {
     fn default() -> Figures {
-        let (wait, hold) = (Histogram::default(), Histogram::default());
-        Figures { left: HOLD_SAMPLE, since: None, contended: 0, wait, hold }
+        Figures { left: HOLD_SAMPLE, since: None, contended: 0, wait: None, hold: None }
     }
 }
 
@@ -90,7 +90,7 @@ impl<T> Lock<T> {
         if let Some(start) = start {
             let waited_ns = start.elapsed().as_nanos() as u64;
             WAITED_NS.set(WAITED_NS.get() + waited_ns);
-            inner.figures.wait.record(waited_ns);
+            inner.figures.wait.get_or_insert_default().record(waited_ns);
             inner.figures.contended += 1;
         }
         Guard::counted(inner)
@@ -99,12 +99,14 @@ impl<T> Lock<T> {
     pub fn summary(&self) -> LockSummary {
         let guard = self.inner.lock().expect("a holder panicked");
         let figures = &guard.figures;
-        let hold = figures.hold.summary();
+        let summary =
+            |histogram: &Option<Histogram>| histogram.as_ref().map_or_else(Summary::default, Histogram::summary);
+        let hold = summary(&figures.hold);
         LockSummary {
             name: self.name,
             acquired: hold.count() * u64::from(HOLD_SAMPLE) + u64::from(HOLD_SAMPLE - figures.left),
             contended: figures.contended,
-            wait: figures.wait.summary(),
+            wait: summary(&figures.wait),
             hold,
         }
     }
@@ -139,7 +141,7 @@ impl Figures {
     #[inline(never)]
     fn timed(&mut self) {
         let since = self.since.take().expect("the hold that is timed has a start");
-        self.hold.record(since.elapsed().as_nanos() as u64);
+        self.hold.get_or_insert_default().record(since.elapsed().as_nanos() as u64);
         self.left = HOLD_SAMPLE;
     }
 }

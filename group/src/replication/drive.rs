@@ -1,18 +1,22 @@
 //! The tasks of a brick with replicas, and what comes from the others.
 
 use super::Replication;
+use super::passes::Passes;
+use crate::led::is_silent;
+use crate::replica::acks::Acks;
 use crate::replica::codec::{Pulse, Told, pulse_bytes, take_pulse, take_told};
 use crate::replica::{Replica, Stashed, garbled};
 use crate::state::State;
 use crate::{Group, Groups};
 use base::limits::BULK_BYTES_MIN;
 use base::{GroupId, Index, Kind, ReplicaId, Result, Sync};
-use order_raft::support::{ASK_EVERY_NS, Ask, BrickId, Epoch, Stamp, Wish, hangs};
+use order_raft::support::{ASK_EVERY_NS, Ask, BrickId, Epoch, Spell, Stamp, Wish, hangs};
 use order_raft::{Body, Member, Message};
 use runtime::Runtime;
 use runtime::net::Address;
 use runtime::seeded::{Bug, active};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use store::format::record::decode_record;
 use wire::peer::{Me, Parcel, PeerId, PeerService, Peers, Reach, Trust};
 use wire::tls::Credentials;
@@ -32,6 +36,14 @@ const DOUBLED_MAX: u32 = 4;
 const HEALING_WAITS_NS: u64 = 5_000_000_000;
 /// The pause before a message that the brick had no room for is tried again.
 const AGAIN_NS: u64 = 50_000_000;
+
+/// What all groups of a brick depend on besides their own state.
+#[derive(PartialEq)]
+struct Seen {
+    is_silent: bool,
+    /// Of each other brick: the spells of the support that is given and had, whether it is there to lead, and whether it was heard of lately.
+    others: Vec<(Option<Spell>, Option<Spell>, bool, bool)>,
+}
 
 /// Tells the other bricks of `addresses` that a process of this brick begins, and with that its former one has ended: whatever they have promised
 /// to that one is void, so that another one can lead while this one replays its log. `me`: with the epoch that the process is about to have. The
@@ -133,6 +145,7 @@ impl Groups {
     /// Asks for support, begins elections, and tells followers what is committed.
     async fn run_looking(self: Arc<Groups>) {
         let clock = self.store().runtime.clock.clone();
+        let mut passes = Passes::new(self.states().len());
         let mut ask_ns = 0;
         while !self.is_closing() {
             let now = clock.now_ns();
@@ -141,17 +154,35 @@ impl Groups {
                 self.ask_for_support(now);
             }
             let hangs = hangs(self.oldest_write(), now);
-            self.states().iter().for_each(|group| self.look_at(group, now, hangs));
-            if self.is_across() {
-                for group in self.states() {
+            let has_changed = |at: usize| self.states()[at].has_changed.swap(false, Ordering::Relaxed);
+            for at in passes.due((self.seen(now), hangs), has_changed) {
+                let group = &self.states()[at];
+                let is_restless = self.look_at(group, now, hangs);
+                if self.is_across() {
                     self.look_across(group, now);
                     self.look_home(group, now);
                 }
+                let is_served = self.look_who_leads(group, now);
+                passes.looked_at(at, is_restless || !is_served);
+            }
+            if self.is_across() {
                 self.end_questions(now);
             }
-            self.look_who_leads(now);
             clock.sleep(LOOK_NS).await;
         }
+    }
+
+    /// What groups depend on besides their own state, but for what is only a matter of time.
+    fn seen(&self, now: u64) -> Seen {
+        let replication = self.replication();
+        let of = |member: &Member| {
+            let is_there = self.is_there(member.brick) && !self.heals(member.brick);
+            let supports = replication.supports.lock();
+            let is_heard = supports.asked_ns(member.brick, now).is_some_and(|asked_ns| !is_silent(asked_ns, now));
+            (supports.given(member.brick, now), supports.had(member.brick, now), is_there, is_heard)
+        };
+        let others = replication.others.iter().map(of).collect();
+        Seen { is_silent: replication.supports.lock().is_silent(now), others }
     }
 
     fn ask_for_support(&self, now: u64) {
@@ -172,11 +203,14 @@ impl Groups {
         self.store().log.oldest_pending_ns().filter(|_| !active(Bug::HungDiskLeads))
     }
 
-    fn look_at(&self, group: &Group, now: u64, hangs: bool) {
+    /// True if the group is to be looked at in the next pass, too.
+    fn look_at(&self, group: &Group, now: u64, hangs: bool) -> bool {
         let mut state = group.state.lock();
         let (lacks, leads_alone) =
             self.at_this_moment(&mut state, |order, moment| (order.lacks_leader(moment), order.has_lease(moment)));
+        let is_under_way = !state.across.holds.is_empty() || !state.across.decided.is_empty();
         let replica = state.replica();
+        let is_restless = lacks || is_under_way || replica.serves.is_some() != leads_alone;
         match (replica.serves.is_some(), leads_alone) {
             (true, false) if !active(Bug::LeaseUnasked) => self.end_service(&mut state),
             // It may have waited for its lease.
@@ -185,12 +219,12 @@ impl Groups {
         }
         // Who hangs begins nothing: its vote for itself would become durable too late, and keep others from leading (rule P6).
         if hangs {
-            return;
+            return is_restless;
         }
         let replica = state.replica();
         // Whose rows are of no position leads nothing; who lacks blocks lets the others go first.
         if replica.takes_rows() {
-            return;
+            return is_restless;
         }
         let patience_ns = if replica.heal.is_some() { HEALING_WAITS_NS } else { 0 };
         if !lacks {
@@ -201,7 +235,7 @@ impl Groups {
                 replica.order.nudge();
                 self.carry_out(&mut state);
             }
-            return;
+            return is_restless;
         }
         let jitter_ns = self.store().runtime.random.next_u64() % JITTER_NS;
         let turn_ns = self.turn_of(group.number, replica) * TURN_NS + jitter_ns;
@@ -213,6 +247,7 @@ impl Groups {
             self.at_this_moment(&mut state, |order, moment| order.campaign(moment));
             self.carry_out(&mut state);
         }
+        is_restless
     }
 
     /// The number of other replicas whose turn to campaign comes before this one's: not of the last leader, which has just ended if there is an
@@ -287,7 +322,7 @@ impl Groups {
             let mut state = group.state.lock();
             let lost = state.replica().unstash(brick);
             self.drop_stashed(lost);
-            state.replica().acks.entry(member.replica).or_default().lost();
+            state.replica().acks.get_mut(&member.replica).into_iter().for_each(Acks::lost);
             state.replica().order.reconnected(member.replica);
             self.carry_out(&mut state);
         }

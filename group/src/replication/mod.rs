@@ -15,6 +15,7 @@ mod drive;
 pub(crate) mod found;
 mod home;
 pub(crate) mod lead;
+mod passes;
 mod peek;
 mod rebuild;
 pub(crate) mod settle;

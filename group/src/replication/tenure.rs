@@ -10,6 +10,7 @@ use crate::{Group, Groups, Scope};
 use base::{GroupId, Result, SessionId, Term};
 use order_raft::support::{BrickId, SILENCE_NS};
 use runtime::{Event, Lock};
+use wire::peer::PeerId;
 
 /// The longest time for which a brick that ends waits until another one leads. An election takes two round trips and two writes.
 const HAND_OVER_NS: u64 = 1_000_000_000;
@@ -163,7 +164,7 @@ impl Groups {
 
     /// True if another brick is connected.
     pub(super) fn is_there(&self, brick: BrickId) -> bool {
-        self.reach(brick).is_some_and(|reach| reach.is_connected)
+        self.replication().peers().is_some_and(|peers| peers.is_connected(PeerId(brick.0)))
     }
     /// True if a brick's process has just begun, as far as this one knows.
     fn has_just_begun(&self, brick: BrickId) -> bool {
@@ -194,11 +195,12 @@ impl Groups {
         let led = replication.tenures.led.lock();
         self.numbers().zip(led.iter().copied()).collect()
     }
-    /// Looks who leads the groups.
-    pub(super) fn look_who_leads(&self, now: u64) {
-        let looks: Vec<Look> = self.states().iter().map(|group| self.leader_seen(group, now)).collect();
-        let mut led = self.replication().tenures.led.lock();
-        led.iter_mut().zip(looks).for_each(|(led, look)| led.look(look));
+    /// Looks who leads a group. False if it serves nobody, as far as this brick can tell.
+    pub(super) fn look_who_leads(&self, group: &Group, now: u64) -> bool {
+        let look = self.leader_seen(group, now);
+        let led = &mut self.replication().tenures.led.lock()[self.position(group.number)];
+        led.look(look);
+        !led.is_without
     }
     /// The leader of a group, as this brick sees it now.
     fn leader_seen(&self, group: &Group, now: u64) -> Look {

@@ -7,6 +7,7 @@ use crate::state::State;
 use base::{Edit, Outcome, RequestId, Result, SessionId, Sync, Term, VolumeId};
 use order_raft::{Record, Shadow};
 use runtime::seeded::{Bug, active};
+use std::sync::atomic::Ordering;
 use store::format::record::{Head, Record as Logged, Run, Vote, encode_replicated};
 use store::format::values::Promise;
 use store::log::{Entry, Payload};
@@ -15,6 +16,7 @@ impl Groups {
     /// Does what the order wants, as far as the log has room; the rest as soon as it has.
     pub(crate) fn carry_out(&self, state: &mut State) {
         state.replica().collect();
+        self.state(state.group).has_changed.store(true, Ordering::Relaxed);
         self.work_off(state);
     }
 

@@ -272,6 +272,10 @@ impl<S: PeerService> Peers<S> {
         let way = lane.and_then(|lane| self.runtime.net.way(lane.connection).ok());
         Some(Reach { way, ..reach })
     }
+    /// True if what is for a peer reaches it.
+    pub fn is_connected(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.pair.lock().is_connected())
+    }
     /// Has new connections use other credentials.
     pub fn renew(&self, credentials: Credentials) {
         if let Some(trust) = &mut *self.trust.lock() {

@@ -168,6 +168,10 @@ impl Pair {
     pub fn note(&mut self, error: Error) {
         self.error = Some(error);
     }
+    /// True while the peer is connected, as the service was told.
+    pub fn is_connected(&self) -> bool {
+        self.is_told
+    }
     /// The state for an operator.
     pub fn reach(&self) -> Reach {
         Reach { is_connected: self.is_told, epoch: self.epoch, error: self.error.clone(), way: None }

@@ -15,8 +15,8 @@ use runtime::net::{ConnectionId, ListenerId};
 use runtime::tasks::either;
 use runtime::{Event, Lock, Runtime};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 /// The time for the last frame of a connection to get there.
 const LAST_NS: u64 = 1_000_000_000;
