@@ -154,7 +154,11 @@ impl Groups {
                 self.ask_for_support(now);
             }
             let hangs = hangs(self.oldest_write(), now);
-            let has_changed = |at: usize| self.states()[at].has_changed.swap(false, Ordering::Relaxed);
+            let has_changed = |at: usize| {
+                let changed = &self.states()[at].has_changed;
+                // A load costs less than a swap, and nearly all rest.
+                changed.load(Ordering::Relaxed) && changed.swap(false, Ordering::Relaxed)
+            };
             for at in passes.due((self.seen(now), hangs), has_changed) {
                 let group = &self.states()[at];
                 let is_restless = self.look_at(group, now, hangs);
