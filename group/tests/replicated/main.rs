@@ -7,6 +7,7 @@ mod exact;
 mod faults;
 mod heals;
 mod pins;
+mod rests;
 mod rig;
 #[cfg(feature = "seeded-bugs")]
 mod seeded;
