@@ -37,11 +37,11 @@ const HEALING_WAITS_NS: u64 = 5_000_000_000;
 /// The pause before a message that the brick had no room for is tried again.
 const AGAIN_NS: u64 = 50_000_000;
 
-/// What all groups of a brick depend on besides their own state.
+/// The things that all groups of a brick depend on besides their own state.
 #[derive(PartialEq)]
 struct Seen {
     is_silent: bool,
-    /// Of each other brick: the spells of the support that is given and had, whether it is there to lead, and whether it was heard of lately.
+    /// The other bricks: the spells of the support that is given and had, whether each is there to lead, and whether it was heard of lately.
     others: Vec<(Option<Spell>, Option<Spell>, bool, bool)>,
 }
 
@@ -176,7 +176,7 @@ impl Groups {
         }
     }
 
-    /// What groups depend on besides their own state, but for what is only a matter of time.
+    /// The things that groups depend on besides their own state, but for what is only a matter of time.
     fn seen(&self, now: u64) -> Seen {
         let replication = self.replication();
         let of = |member: &Member| {

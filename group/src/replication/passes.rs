@@ -6,7 +6,7 @@
 /// Passes in which all groups are looked at, whatever happens: 1.3 s. Nothing waits for that; it bounds what a change that goes unnoticed could cost.
 const PASSES: usize = 64;
 
-/// What is known of the passes so far. `T`: what all groups depend on besides their own state.
+/// The passes so far. `T`: what all groups depend on besides their own state.
 pub(super) struct Passes<T> {
     seen: Option<T>,
     next: usize,
