@@ -8,6 +8,7 @@ mod hash;
 mod intervals;
 pub(crate) mod known;
 pub(crate) mod load;
+mod names_of;
 pub(crate) mod overlay;
 mod replicated;
 pub(crate) mod rows;
@@ -251,7 +252,7 @@ impl State {
             return Seen::Known(None);
         }
         let within = |generation: &Generation| {
-            generation.entries.get(&(volume, dir)).and_then(|names| names.get(name.as_bytes())).copied()
+            generation.entries.get(&(volume, dir)).and_then(|names| names.get(name.as_bytes()))
         };
         if let Some(entry) = within(&self.active).or_else(|| self.frozen.as_deref().and_then(within)) {
             return Seen::Known(entry);
@@ -759,8 +760,8 @@ impl State {
             self.young = frozen.next_ino;
         }
         for ((volume, dir), names) in &frozen.entries {
-            for (name, entry) in names {
-                self.entries.insert((*volume, *dir, name.clone()), *entry);
+            for (name, entry) in names.iter() {
+                self.entries.insert((*volume, *dir, name.clone()), entry);
             }
         }
         for (key, target) in &frozen.targets {

@@ -4,6 +4,7 @@
 
 use crate::state::cuts::Cuts;
 use crate::state::hash::Map;
+use crate::state::names_of::NamesOf;
 use base::limits::BLOCK_BYTES;
 use base::{Edit, FileKind, Ino, Inode, Intent, IntentId, LeafKey, Name, Place, SessionId, Volume, VolumeId};
 use names::Entry;
@@ -36,9 +37,6 @@ pub struct Patch {
     /// checkpoint need not read the leaf to update the live bitmaps.
     pub moved: Vec<(usize, Place)>,
 }
-
-/// A directory's changed names.
-pub type NamesOf = BTreeMap<Box<[u8]>, Option<Entry>>;
 
 /// A generation; see the module. `None` values mean that the key is gone.
 #[derive(Default)]
@@ -240,12 +238,7 @@ impl Generation {
 
     fn set_entry(&mut self, volume: VolumeId, dir: Ino, name: &Name, cookie: u64, entry: Option<Entry>) {
         let names = self.entries.entry((volume, dir)).or_default();
-        // An entry that is put is nearly always new, and one that is dropped is nearly always known: so each takes one
-        // look-up.
-        let dropped = if entry.is_none() { names.get_mut(name.as_bytes()) } else { None };
-        if let Some(known) = dropped {
-            *known = None;
-        } else if names.insert(name.as_bytes().into(), entry).is_none() {
+        if names.set(name.as_bytes(), entry) {
             self.bytes += ENTRY_BYTES + 2 * name.as_bytes().len();
         }
         let by_cookie = entry.map(|entry| (name.clone(), entry.ino, entry.kind));
@@ -311,7 +304,7 @@ impl Generation {
             changes.push(Change::Inode(volume, ino, slot.inode));
         }
         for (&(volume, dir), names) in &self.entries {
-            for (name, entry) in names {
+            for (name, entry) in names.iter() {
                 let value = entry.map(|entry| (entry.ino, entry.kind, entry.cookie));
                 changes.push(Change::Entry(volume, dir, name.clone(), value));
             }
@@ -365,12 +358,14 @@ mod tests {
         for (edit, is_there) in [(&put, true), (&drop, false), (&put, true), (&put, true), (&drop, false)] {
             generation.apply(volume, edit);
             let entries = &generation.entries[&(volume, dir)];
-            assert_eq!((entries.len(), entries[name.as_bytes()].is_some()), (1, is_there));
+            let is_known = entries.get(name.as_bytes()).map(|entry| entry.is_some());
+            assert_eq!((entries.iter().count(), is_known), (1, Some(is_there)));
             assert_eq!(generation.bytes, ENTRY_BYTES + 2 * 4);
         }
         let mut generation = Generation::default();
         generation.apply(volume, &drop);
-        assert_eq!((generation.entries[&(volume, dir)].len(), generation.bytes), (1, ENTRY_BYTES + 2 * 4));
+        let count = generation.entries[&(volume, dir)].iter().count();
+        assert_eq!((count, generation.bytes), (1, ENTRY_BYTES + 2 * 4));
     }
 
     #[test]
