@@ -221,7 +221,8 @@ fn a_file_that_was_made_without_an_answer_is_open_at_the_next_leader() {
 #[cfg(feature = "seeded-bugs")]
 #[test]
 fn a_new_leader_that_forgets_an_open() {
-    let caught = || (0..few_seeds()).for_each(made_without_an_answer);
+    // Only some seeds lose the answer after the open was counted: the fifth is the first.
+    let caught = || (0..few_seeds().max(40)).for_each(made_without_an_answer);
     assert!(runtime::seeded::fails(caught, runtime::seeded::Bug::AgainUncounted));
 }
 
