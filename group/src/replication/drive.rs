@@ -41,7 +41,7 @@ const AGAIN_NS: u64 = 50_000_000;
 #[derive(PartialEq)]
 struct Seen {
     is_silent: bool,
-    /// The other bricks: the spells of the support that is given and had, whether each is there to lead, and whether it was heard of lately.
+    /// The other bricks: the spells of the support that is given and had, whether each may lead soon, and whether it was heard of lately.
     others: Vec<(Option<Spell>, Option<Spell>, bool, bool)>,
 }
 
@@ -180,10 +180,10 @@ impl Groups {
     fn seen(&self, now: u64) -> Seen {
         let replication = self.replication();
         let of = |member: &Member| {
-            let is_there = self.is_there(member.brick) && !self.heals(member.brick);
+            let may_lead = self.may_soon_lead(member.brick);
             let supports = replication.supports.lock();
             let is_heard = supports.asked_ns(member.brick, now).is_some_and(|asked_ns| !is_silent(asked_ns, now));
-            (supports.given(member.brick, now), supports.had(member.brick, now), is_there, is_heard)
+            (supports.given(member.brick, now), supports.had(member.brick, now), may_lead, is_heard)
         };
         let others = replication.others.iter().map(of).collect();
         Seen { is_silent: replication.supports.lock().is_silent(now), others }

@@ -33,7 +33,7 @@ impl Groups {
         if home.brick == self.replication().me.brick {
             return;
         }
-        let is_there = self.is_there(home.brick) && !self.heals(home.brick);
+        let may_lead = self.may_soon_lead(home.brick);
         let mut state = group.state.lock();
         let replica = state.replica();
         let leads = replica.order.is_leader();
@@ -46,7 +46,7 @@ impl Groups {
             return;
         }
         let lacks = replica.order.last().index.0.saturating_sub(replica.order.matched(home.replica).0);
-        if !is_there || !leads || !self.clients_are_there(group.number) || replica.serves.is_none() || lacks > LACKS_MAX
+        if !may_lead || !leads || !self.clients_are_there(group.number) || replica.serves.is_none() || lacks > LACKS_MAX
         {
             replica.homecoming.in_step_ns = None;
             return;

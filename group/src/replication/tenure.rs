@@ -123,7 +123,7 @@ impl Groups {
     pub async fn hand_over(&self) {
         let clock = &self.store().runtime.clock;
         let until_ns = clock.now_ns() + SILENCE_NS;
-        let may_soon = |brick| !self.heals(brick) && self.is_there(brick);
+        let may_soon = |brick| self.may_soon_lead(brick);
         let may_now = |brick| may_soon(brick) && !self.has_just_begun(brick);
         let waits = |group: &Group| {
             let mut state = group.state.lock();
@@ -165,6 +165,10 @@ impl Groups {
     /// True if another brick is connected.
     pub(super) fn is_there(&self, brick: BrickId) -> bool {
         self.replication().peers().is_some_and(|peers| peers.is_connected(PeerId(brick.0)))
+    }
+    /// True if another brick is connected and lacks nothing: it may lead, perhaps once its process has run for some time.
+    pub(super) fn may_soon_lead(&self, brick: BrickId) -> bool {
+        self.is_there(brick) && !self.heals(brick)
     }
     /// True if a brick's process has just begun, as far as this one knows.
     fn has_just_begun(&self, brick: BrickId) -> bool {

@@ -27,7 +27,7 @@ pub struct Door<S> {
     listener: ListenerId,
     /// Those of connections that are encrypted; None: they are of this machine.
     credentials: Lock<Option<Credentials>>,
-    /// Weak, since each has the door: those of a process that is killed in a simulation never leave.
+    /// Weak: a server holds its door, and nobody takes the two apart when a simulation kills their process.
     servers: Lock<BTreeMap<GroupId, Weak<Server<S>>>>,
     strangers: Strangers,
     pub(super) lateness: Lateness,
