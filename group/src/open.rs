@@ -138,8 +138,9 @@ impl Groups {
         // Replayed blocks get this epoch as their birth, though they may have been written in an earlier one: births
         // only serve to compare which block is older.
         let (count, epoch) = (superblock.groups, superblock.epoch as u32);
-        let reading = (index.clone(), options);
-        let states = run_blocking(&*runtime.tasks, move || read_states(&*reading.0, count, &reading.1)).await?;
+        let (reading, secret) = ((index.clone(), options), runtime.random.next_u64());
+        let read = move || read_states(&*reading.0, count, &reading.1, secret);
+        let states = run_blocking(&*runtime.tasks, read).await?;
         let groups = Arc::new(Hosted::new(states.into_iter().map(Group::new).collect()));
         let found = replicas.as_ref().map(|_| Arc::new(Lock::new("found", BTreeMap::new())));
         let sink = async |records: Vec<Replayed>| {

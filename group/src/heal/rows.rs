@@ -96,7 +96,8 @@ impl Groups {
         self.store().log.wait(self.store().log.last_batch(), Sync::Written, None).await?;
         let (index, options) = (self.store().index.clone(), self.options);
         let of = (number, self.states().len() as u32);
-        let read = move || read_state(&*index, of, &options);
+        let secret = self.store().runtime.random.next_u64();
+        let read = move || read_state(&*index, of, &options, secret);
         let mut fresh = run_blocking(&*self.store().runtime.tasks, read).await?;
         let replication = self.replication();
         let gone = {

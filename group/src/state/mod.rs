@@ -18,7 +18,7 @@ mod terms;
 
 use crate::replica::Replica;
 use crate::state::cache::{Budget, Cache};
-use crate::state::hash::Map;
+use crate::state::hash::{Map, NameKey};
 use crate::state::known::Known;
 use crate::state::overlay::{Generation, InodeSlot, blocks_of};
 use crate::state::session::Session;
@@ -55,9 +55,6 @@ pub struct Range {
 
 /// The number of a held range.
 pub type RangeId = u64;
-
-/// A name in a directory of a volume.
-type NameKey = (VolumeId, Ino, Box<[u8]>);
 
 /// The content of a block, for a reader.
 pub enum Block {
@@ -127,6 +124,8 @@ pub struct State {
     pending_order: VecDeque<(u64, (VolumeId, Ino, u64))>,
     /// The active generation's bytes as included in the brick's total.
     pub counted_bytes: usize,
+    /// The secret of the keys of cached names.
+    secret: u64,
     key_scratch: Option<Box<[u8]>>,
     /// Scratch memory for encoding records.
     pub encoded: Vec<u8>,
@@ -153,6 +152,8 @@ pub struct CacheBudgets {
     /// Largest number of bytes of extended attributes in one group's cache: one set may be as large as hundreds of
     /// names, so a number of entries is not bound enough.
     pub xattr_bytes: usize,
+    /// The secret of the keys of cached names: random.
+    pub secret: u64,
 }
 
 /// Bytes that an attribute takes in memory besides its value: its name, and its entry in a map.
@@ -191,6 +192,7 @@ impl State {
             pending: Map::default(),
             pending_order: VecDeque::new(),
             counted_bytes: 0,
+            secret: budgets.secret,
             key_scratch: None,
             encoded: Vec::new(),
             across: across::Across::default(),
@@ -262,12 +264,13 @@ impl State {
         }
         // The cache's keys own their names. To look one up without allocating, a scratch key is kept and reused for
         // names of the same length.
-        let key = (volume, dir, self.name_key(name));
+        let scratch = self.scratch_of(name);
+        let key = NameKey::new(self.secret, volume, dir, scratch);
         let seen = self.entries.get(&key, |entry| Seen::Known(*entry)).unwrap_or(Seen::Missing);
-        self.key_scratch = Some(key.2);
+        self.key_scratch = Some(key.into_name());
         seen
     }
-    fn name_key(&mut self, name: &Name) -> Box<[u8]> {
+    fn scratch_of(&mut self, name: &Name) -> Box<[u8]> {
         match self.key_scratch.take() {
             Some(mut scratch) if scratch.len() == name.as_bytes().len() => {
                 scratch.copy_from_slice(name.as_bytes());
@@ -405,7 +408,7 @@ impl State {
     }
     /// Caches an entry that was read from the index.
     pub fn learn_entry(&mut self, volume: VolumeId, dir: Ino, name: &Name, entry: Option<Entry>) {
-        self.entries.insert((volume, dir, name.as_bytes().into()), entry);
+        self.entries.insert(NameKey::new(self.secret, volume, dir, name.as_bytes().into()), entry);
     }
     /// Caches a target that was read from the index.
     pub fn learn_target(&mut self, volume: VolumeId, ino: Ino, target: Option<Box<[u8]>>) {
@@ -614,7 +617,7 @@ impl State {
             }
         }
         self.inodes.retain(|(volume, _), _| *volume != id);
-        self.entries.retain(|(volume, ..), _| *volume != id);
+        self.entries.retain(|key, _| key.volume != id);
         self.leaves.retain(|(volume, _), _| *volume != id);
         self.targets.retain(|(volume, _), _| *volume != id);
         self.xattrs.retain(|(volume, _), _| *volume != id);
@@ -761,7 +764,7 @@ impl State {
         }
         for ((volume, dir), names) in &frozen.entries {
             for (name, entry) in names.iter() {
-                self.entries.insert((*volume, *dir, name.clone()), entry);
+                self.entries.insert(NameKey::new(self.secret, *volume, *dir, name.clone()), entry);
             }
         }
         for (key, target) in &frozen.targets {

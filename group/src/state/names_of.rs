@@ -72,26 +72,11 @@ impl Same {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::hash::alike;
     use base::{FileKind, GroupId, Ino};
 
     fn entry(number: u64) -> Option<Entry> {
         Some(Entry { ino: Ino::new(number, GroupId(0)), kind: FileKind::File, cookie: number })
-    }
-
-    /// Names of 16 bytes that have one hash: what the first word changes, the second one takes back.
-    fn alike(count: u64) -> Vec<Vec<u8>> {
-        let state_after = |word: u64| {
-            let mut mix = Mix::default();
-            mix.write_u64(word);
-            mix.finish()
-        };
-        let name = |number: u64| {
-            let first = u64::from_le_bytes(*b"nameAAAA") + (number << 32);
-            // `finish` turns by 26 bits, the next word is mixed into the state turned by 5.
-            let second = state_after(first).rotate_right(26).rotate_left(5);
-            [first.to_le_bytes(), second.to_le_bytes()].concat()
-        };
-        (0..count).map(name).collect()
     }
 
     #[test]

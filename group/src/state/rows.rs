@@ -16,19 +16,29 @@ use store::reserve::Reserves;
 const NAME_BYTES: u64 = 400;
 const LEAF_BYTES: u64 = 1200;
 
-/// The state of each group as the index has it; blocking.
-pub(crate) fn read_states(index: &dyn Index, count: u32, options: &Options) -> Result<Vec<State>> {
-    read_some(index, (0..count, count), options)
+/// The state of each group as the index has it; blocking. `secret`: that of the keys of cached names.
+pub(crate) fn read_states(index: &dyn Index, count: u32, options: &Options, secret: u64) -> Result<Vec<State>> {
+    read_some(index, (0..count, count), options, secret)
 }
 
-/// The state of one replicated group of so many as the index has it; blocking.
-pub(crate) fn read_state(index: &dyn Index, (group, count): (GroupId, u32), options: &Options) -> Result<State> {
-    let mut state = read_some(index, (group.0..group.0 + 1, count), options)?.pop().expect("there is one");
+/// The state of one replicated group of so many as the index has it; blocking. `secret`: as for `read_states`.
+pub(crate) fn read_state(
+    index: &dyn Index,
+    (group, count): (GroupId, u32),
+    options: &Options,
+    secret: u64,
+) -> Result<State> {
+    let mut state = read_some(index, (group.0..group.0 + 1, count), options, secret)?.pop().expect("there is one");
     state.across = Across::read(index, group)?;
     Ok(state)
 }
 
-fn read_some(index: &dyn Index, (numbers, count): (Range<u32>, u32), options: &Options) -> Result<Vec<State>> {
+fn read_some(
+    index: &dyn Index,
+    (numbers, count): (Range<u32>, u32),
+    options: &Options,
+    secret: u64,
+) -> Result<Vec<State>> {
     let budget = |entries: u64| Budget::new(entries as usize, count as usize);
     let names = options.cache_bytes / 4 / NAME_BYTES;
     let budgets = CacheBudgets {
@@ -38,6 +48,7 @@ fn read_some(index: &dyn Index, (numbers, count): (Range<u32>, u32), options: &O
         xattrs: budget(names / 16),
         leaves: budget(options.cache_bytes / 2 / LEAF_BYTES),
         xattr_bytes: (options.cache_bytes / 8) as usize / count as usize,
+        secret,
     };
     let (from, to) = keys::volumes();
     let volumes = index.scan(&from, &to, usize::MAX)?;
