@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const STALL: Duration = Duration::from_secs(10);
 
 /// A machine with the directory of its brick.
-struct Node {
-    machine: Machine,
-    data: PathBuf,
+pub struct Node {
+    pub machine: Machine,
+    pub data: PathBuf,
 }
 
 impl Node {
@@ -27,7 +27,7 @@ impl Node {
         let size = ["--data", text(&self.data), "--size", "4G", "--memory-max", "256M"];
         self.machine.succeed(&[&["cluster"], arguments, &size[..]].concat())
     }
-    fn status(&self) -> serde_json::Value {
+    pub fn status(&self) -> serde_json::Value {
         let output = self.machine.run(&["cluster", "status", text(&self.data), "--json"]);
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
@@ -37,23 +37,23 @@ impl Node {
         let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
         told["pid"].as_u64().expect("a number") as u32
     }
-    fn kill(&self) {
+    pub fn kill(&self) {
         crate::daemon::system("kill", &["-KILL", &self.pid().to_string()]);
     }
     /// Serves its brick in the foreground.
-    fn serve(&self) -> Daemon {
+    pub fn serve(&self) -> Daemon {
         let mut command = self.machine.sinter();
         command.args(["serve", text(&self.data), "--memory-max", "256M"]);
         Daemon::start(command)
     }
     /// Waits until the node says this of its cluster; what it says.
-    fn until(&self, health: &str) -> serde_json::Value {
+    pub fn until(&self, health: &str) -> serde_json::Value {
         eventually(PATIENCE, || is_so(self.status(), health))
     }
 }
 
 /// Three machines without a cluster, and a fourth one.
-fn world(name: &str) -> (Scratch, [Node; 3], Machine) {
+pub fn world(name: &str) -> (Scratch, [Node; 3], Machine) {
     let scratch = Scratch::new(name);
     let [one, two, three, client] = machines(["n1", "n2", "n3", "desk"]);
     let mut number = 0;
@@ -64,19 +64,19 @@ fn world(name: &str) -> (Scratch, [Node; 3], Machine) {
     (scratch, nodes, client)
 }
 
-fn token_of(told: &str) -> String {
+pub fn token_of(told: &str) -> String {
     told.split_whitespace().find(|word| word.starts_with("sinter1.")).expect("a token").to_string()
 }
 
 /// The node that leads, as the first that knows tells.
-fn leader(nodes: &[Node; 3]) -> usize {
+pub fn leader(nodes: &[Node; 3]) -> usize {
     let named = |node: &Node| node.status()["leader"].as_str().map(str::to_string);
     let name = eventually(PATIENCE, || nodes.iter().find_map(named).ok_or_else(|| "nobody leads".to_string()));
     name[1..].parse::<usize>().expect("n1 to n3") - 1
 }
 
 /// Writes files durably; the longest time that one took.
-fn write_all(directory: &Path, numbers: std::ops::Range<usize>) -> Duration {
+pub fn write_all(directory: &Path, numbers: std::ops::Range<usize>) -> Duration {
     let write = |number: usize| {
         let began = Instant::now();
         let mut file = File::create(directory.join(number.to_string())).expect("the mount takes it");
@@ -86,7 +86,7 @@ fn write_all(directory: &Path, numbers: std::ops::Range<usize>) -> Duration {
     numbers.map(write).max().unwrap_or_default()
 }
 
-fn check(directory: &Path, numbers: std::ops::Range<usize>) {
+pub fn check(directory: &Path, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let found = fs::read(directory.join(number.to_string())).expect("it was written");
         assert!(found == [number as u8; 5000], "file {number} is not as it was written");

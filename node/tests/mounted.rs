@@ -35,6 +35,7 @@ mod console;
 mod device;
 mod doctor;
 mod doors;
+mod etcd;
 mod everything;
 mod explain;
 mod fio;

@@ -285,6 +285,11 @@ impl Groups {
         Ok(())
     }
 
+    /// Has new connections to another brick be made to another address.
+    pub fn move_to(&self, brick: BrickId, address: Address) {
+        self.replication().peers().inspect(|peers| peers.move_to(PeerId(brick.0), address));
+    }
+
     /// Has new connections to and from the other bricks use other credentials.
     pub fn renew_credentials(&self, credentials: Credentials) {
         self.replication().peers().inspect(|peers| peers.renew(credentials));

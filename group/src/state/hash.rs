@@ -2,7 +2,7 @@
 //! keys; names, which clients choose, come as `NameKey`. The standard hasher would not do: in a simulation, maps must iterate in the same order in every run with the
 //! same seed (decision D9).
 
-use base::{Ino, Name, VolumeId};
+use base::{Ino, VolumeId};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 

@@ -1,7 +1,7 @@
 //! The requests and replies of the admin socket, as JSON. Promises that each reads back as it was written; times
 //! are nanoseconds, sizes bytes.
 
-pub use super::replica::{Heal, PeerState, Replica};
+pub use super::replica::{EtcdState, Heal, PeerState, Replica};
 
 use base::{Error, Kind};
 use explain::Snapshot;

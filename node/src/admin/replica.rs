@@ -40,6 +40,24 @@ pub struct Replica {
     /// The other nodes, as this one reaches them.
     #[serde(default)]
     pub peers: Vec<PeerState>,
+    /// The etcd in which it announces itself, if there is one.
+    #[serde(default)]
+    pub etcd: Option<EtcdState>,
+}
+
+/// The etcd in which a node announces itself, as the node knows it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct EtcdState {
+    /// The addresses of its members.
+    pub endpoints: Vec<String>,
+    /// Its version, while it answers.
+    pub version: Option<String>,
+    /// Seconds since it last had the cluster; None if it has it.
+    pub away_s: Option<u64>,
+    /// The reason why it does not.
+    pub error: Option<String>,
+    /// The nodes that run, as they have told it.
+    pub nodes: Vec<String>,
 }
 
 /// A node that heals.

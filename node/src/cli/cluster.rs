@@ -21,6 +21,10 @@ pub enum ClusterCommand {
     Dev(Dev),
     /// Tell which nodes of a cluster are there, which one leads, and whether it outlasts a failure: exit code 1 if not
     Status(ClusterStatus),
+    /// Tell the other nodes, by etcd, that this one has another address from its next start on; its daemon must not run
+    Move(ClusterMove),
+    /// Write what a node knows of its cluster into an etcd that has lost it, or is another one, and have the node use it from now on
+    RecoverDirectory(RecoverDirectory),
 }
 
 /// `sinter cluster create`.
@@ -35,6 +39,55 @@ pub struct Create {
     /// The node
     #[command(flatten)]
     pub node: NewNode,
+    /// The etcd
+    #[command(flatten)]
+    pub etcd: EtcdOptions,
+}
+
+/// The way to etcd.
+#[derive(Args, Debug, Clone)]
+pub struct EtcdOptions {
+    /// Endpoints of an etcd in which the nodes announce their addresses, each http://HOST:PORT or https://HOST:PORT, with commas between them [default: none, the nodes know each other from their own files]
+    #[arg(long, value_name = "ENDPOINTS", value_delimiter = ',')]
+    pub etcd: Vec<String>,
+    /// File of the authorities of etcd's certificates, in PEM; read again when it is needed, as are the other two [default: those that the system trusts]
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    pub etcd_ca: Option<PathBuf>,
+    /// File of the certificate with which this node comes to etcd, in PEM [default: it comes without]
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    pub etcd_cert: Option<PathBuf>,
+    /// File of that certificate's key, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    pub etcd_key: Option<PathBuf>,
+}
+
+/// `sinter cluster move`.
+#[derive(Args, Debug)]
+pub struct ClusterMove {
+    /// Directory of the node's brick
+    pub data: PathBuf,
+    /// Address at which clients will reach this machine, HOST:PORT or HOST, port 7400 unless said; the other nodes reach it at the next port
+    #[arg(value_parser = address)]
+    pub address: String,
+    /// Name of the node that moves, to tell another node of it where there is no etcd [default: the node of this brick]
+    #[arg(long, value_name = "NAME", value_parser = client_name)]
+    pub node: Option<String>,
+    /// Print JSON [default: the next command]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sinter cluster recover-directory`.
+#[derive(Args, Debug)]
+pub struct RecoverDirectory {
+    /// Directory of a node's brick; its daemon may run
+    pub data: PathBuf,
+    /// The etcd
+    #[command(flatten)]
+    pub etcd: EtcdOptions,
+    /// Print JSON [default: a line]
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinter cluster join`.
@@ -45,6 +98,9 @@ pub struct ClusterJoin {
     /// The node
     #[command(flatten)]
     pub node: NewNode,
+    /// The etcd
+    #[command(flatten)]
+    pub etcd: EtcdOptions,
 }
 
 /// A node that is to be made.
@@ -83,6 +139,9 @@ pub struct Dev {
     /// Memory for everything, which its four processes share, in bytes, 1G to 1T [default: 25% of the machine's or the control group's, 1G at least]
     #[arg(long, value_name = "BYTES", value_parser = memory_of_all)]
     pub memory_max: Option<u64>,
+    /// Run an etcd beside the nodes, in which they announce themselves (Debian's package etcd-server) [default: no etcd]
+    #[arg(long)]
+    pub etcd: bool,
     /// Transport of the kernel's requests, to measure and to test [default: auto, which takes what measured faster]
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Transport::Auto, hide = true)]
     pub transport: Transport,

@@ -120,6 +120,11 @@ impl From<Spot> for String {
         spot.to_string()
     }
 }
+impl From<control::Address> for Spot {
+    fn from(address: control::Address) -> Spot {
+        Spot::Remote(address)
+    }
+}
 impl TryFrom<String> for Spot {
     type Error = Error;
     fn try_from(text: String) -> Result<Spot> {
@@ -165,6 +170,10 @@ impl Cluster {
     /// True once it has all its nodes.
     pub fn is_whole(&self) -> bool {
         self.nodes.len() == self.wanted
+    }
+    /// Refuses a cluster that can't be one. Errors: `Invalid`.
+    pub fn check(&self) -> Result<()> {
+        check(self).map_err(wrong)
     }
     /// Number of nodes that are a majority.
     pub fn majority(&self) -> usize {

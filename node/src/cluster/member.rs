@@ -2,6 +2,7 @@
 
 use super::badge::Badge;
 use super::config::{Cluster, FILE, Place};
+use super::etcd;
 use crate::admin::protocol::{Answer, Heal, NetworkRequest, PeerState, Replica, to_hex};
 use crate::assembly::{Brick, on_core};
 use crate::failure::{Exit, Failure};
@@ -133,6 +134,28 @@ impl Member {
         let address = self.cluster.nodes[position].peers.resolve()?;
         Ok(found.get_or_init(|| address).clone())
     }
+    /// Announces the node in etcd while it runs, if its brick has the file that says how etcd is reached. Errors: the system has no thread.
+    fn announced_in_etcd(&self, brick: &Brick) -> Result<etcd::Keeper> {
+        let (data, cluster, own) = (self.data.clone(), self.cluster.clone(), self.brick());
+        let (version, pid) = (env!("CARGO_PKG_VERSION").to_string(), std::process::id());
+        let alive = etcd::Alive { node: self.place().name.clone(), version, pid, epoch: brick.groups().store().epoch };
+        let (there, groups) = (data.clone(), Arc::downgrade(brick.groups()));
+        let moved = move |cluster: &Cluster, positions: &[usize]| {
+            let addresses =
+                positions.iter().map(|at| Ok((brick_id(&cluster.nodes[*at]), cluster.nodes[*at].peers.resolve()?)));
+            let addresses = addresses.collect::<Result<Vec<_>>>()?;
+            cluster.write(&there, Some(own))?;
+            if let Some(groups) = groups.upgrade() {
+                addresses.into_iter().for_each(|(brick, address)| groups.move_to(brick, address));
+            }
+            Ok(())
+        };
+        etcd::Keeper::start(etcd::Announced { data, cluster, brick: own, alive }, moved)
+    }
+    /// The cluster as its file has it now: nodes may have moved since the start. Errors: as `read`.
+    fn now(&self) -> Result<Cluster> {
+        Ok(Cluster::read(&self.data)?.map_or_else(|| self.cluster.clone(), |(cluster, _)| cluster))
+    }
     /// The node's certificate and keys; None if all nodes are of this machine.
     fn badge(&self) -> Result<Option<Badge>> {
         self.cluster.name.is_some().then(|| Badge::read(&self.data, &self.cluster)).transpose()
@@ -182,6 +205,7 @@ pub struct Node {
     leading: Arc<Leading>,
     /// None, if all clients are of this machine.
     far: Option<Far>,
+    etcd: etcd::Keeper,
 }
 
 /// All that a node needs for other machines.
@@ -214,7 +238,8 @@ impl Node {
                 served.behind(keeper.clone()).serve_while_leading(runtime, address, Some(tenures))
             }
         };
-        Ok(Node { member, leading, far })
+        let etcd = member.announced_in_etcd(brick)?;
+        Ok(Node { member, leading, far, etcd })
     }
     /// Renews the brick's certificate if it is time, through whoever leads. The outcome, for an operator; what went wrong is tried again.
     pub fn look(&self, brick: &Brick) -> Option<String> {
@@ -236,7 +261,7 @@ impl Node {
     }
     fn renew(&self, brick: &Brick, badge: &Badge) -> Result<()> {
         let runtime = brick.runtime();
-        let addresses = self.member.cluster.addresses()?;
+        let addresses = self.member.now()?.addresses()?;
         let world = (&*brick.reactors()?, runtime);
         badge.renew(join::renewed(world, addresses, &badge.as_client(runtime)?, badge.request()?)?)?;
         brick.groups().renew_credentials(badge.credentials(Strangers::Refused, runtime)?);
@@ -253,7 +278,7 @@ impl Node {
         let server = self.server(brick)?;
         let clients = || {
             let text = |node: &Place| node.clients.to_string().parse();
-            self.member.cluster.nodes.iter().map(text).take(control::tokens::ADDRESSES_MAX).collect()
+            self.member.now()?.nodes.iter().map(text).take(control::tokens::ADDRESSES_MAX).collect()
         };
         desk.answer(brick, &server, &clients, ask)
     }
@@ -274,6 +299,7 @@ impl Node {
     }
     /// Serves no client any more.
     pub fn stop(&self, brick: &Brick) -> Result<()> {
+        self.etcd.stop();
         let leading = self.leading.clone();
         on_core(&*brick.reactors()?, move || async move {
             leading.stop().await;
@@ -331,6 +357,7 @@ impl Node {
                 error: groups.heal_error().map(|error| error.to_string()),
             }),
             peers: self.peers(brick),
+            etcd: self.etcd.state(),
         })
     }
     /// Its name.

@@ -8,6 +8,7 @@
 mod badge;
 mod config;
 pub mod dev;
+pub mod etcd;
 pub mod forming;
 mod member;
 mod nodes;

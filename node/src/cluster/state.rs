@@ -7,7 +7,7 @@ use super::config::Cluster;
 use super::dev::brick;
 use super::member::Member;
 use crate::admin::client::Client;
-use crate::admin::protocol::{Answer, Heal, Replica, Request, Status};
+use crate::admin::protocol::{Answer, EtcdState, Heal, Replica, Request, Status};
 use runtime::real::Directory;
 use serde::Serialize;
 use std::path::Path;
@@ -23,6 +23,8 @@ pub struct ClusterState {
     pub leader: Option<String>,
     /// The nodes.
     pub nodes: Vec<NodeState>,
+    /// The etcd in which they announce themselves, as the first node knows it that tells of one.
+    pub etcd: Option<EtcdState>,
 }
 
 impl ClusterState {
@@ -111,7 +113,7 @@ pub fn ask_node(data: &Path, member: &Member) -> ClusterState {
         let (there, wanted) = (named.len(), cluster.wanted);
         let health =
             format!("{there} of {wanted} nodes have joined: {}; volumes are there once all have", listed(&named));
-        return ClusterState { healthy: false, health, leader: None, nodes: Vec::new() };
+        return ClusterState { healthy: false, health, leader: None, nodes: Vec::new(), etcd: None };
     }
     let own = &cluster.nodes[member.position()].name;
     let asked = node(own.clone(), status(data), cluster);
@@ -120,7 +122,7 @@ pub fn ask_node(data: &Path, member: &Member) -> ClusterState {
             "this node, {own}, does not run: start it with sinter serve {}, or ask another node",
             data.display()
         );
-        return ClusterState { healthy: false, health, leader: None, nodes: vec![asked] };
+        return ClusterState { healthy: false, health, leader: None, nodes: vec![asked], etcd: None };
     }
     let replica = asked.replica.as_deref().cloned();
     let leader = replica.as_ref().and_then(|replica| replica.leader.clone());
@@ -217,7 +219,24 @@ fn whole(mut nodes: Vec<NodeState>, majority: usize) -> ClusterState {
         }
     };
     let healthy = there == all && leader.is_some() && unled == 0 && lacks_blocks.is_none();
-    ClusterState { healthy, health, leader, nodes }
+    let etcd = nodes.iter().find_map(|node| node.replica.as_ref()?.etcd.clone());
+    ClusterState { healthy, health, leader, nodes, etcd }
+}
+
+/// The sentence about etcd.
+pub fn told_of_etcd(EtcdState { endpoints, version, away_s, error, nodes }: &EtcdState) -> String {
+    let (named, away_s) = (endpoints.join(", "), away_s.unwrap_or_default());
+    match error {
+        Some(error) => format!(
+            "etcd has not had the cluster for {}: data is served, nodes that move are not found: {error}",
+            crate::table::duration(away_s.saturating_mul(1_000_000_000))
+        ),
+        None => {
+            let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            let verb = if names.len() == 1 { "runs" } else { "run" };
+            format!("etcd: {} {verb} ({named}, version {})", listed(&names), version.as_deref().unwrap_or("unknown"))
+        }
+    }
 }
 
 /// The sentence about a node that heals.

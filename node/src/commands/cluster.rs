@@ -1,7 +1,7 @@
 //! `sinter cluster`: a cluster on this machine.
 
 use super::brick::{become_daemon, mount_point, refuse_inside};
-use super::{print, print_json, start};
+use super::{etcd as etcd_commands, print, print_json, start};
 use crate::admin::client::Client;
 use crate::admin::protocol::Request;
 use crate::assembly;
@@ -11,6 +11,7 @@ use crate::cli::{
     VOLUME_DEFAULT,
 };
 use crate::cluster::dev::{Home, brick, existing};
+use crate::cluster::etcd;
 use crate::cluster::forming::{self, First};
 use crate::cluster::state::{self, ClusterState, NodeState};
 use crate::cluster::{Cluster, GROUPS, Member, Nodes};
@@ -44,11 +45,19 @@ pub fn run(command: &ClusterCommand) -> Result<Exit, Failure> {
         ClusterCommand::Join(options) => join(options),
         ClusterCommand::Dev(options) => dev(options),
         ClusterCommand::Status(options) => status(options),
+        ClusterCommand::Move(options) => etcd_commands::move_node(options),
+        ClusterCommand::RecoverDirectory(options) => etcd_commands::recover(options),
     }
 }
 
 fn create(options: &Create) -> Result<Exit, Failure> {
     let cluster: ClientName = parsed(&options.cluster)?;
+    // Looked at before anything is made.
+    let etcd = etcd_commands::access(&options.etcd)?;
+    if let Some(etcd) = &etcd {
+        let free = etcd::check_name_is_free(etcd, cluster.as_str());
+        free.map_err(|error| Failure::of(format!("can't make the cluster {cluster}"), &error))?;
+    }
     let node = Making::start(&options.node, &format!("cluster {cluster}"))?;
     let (name, brick) = (node.name.clone(), node.brick);
     let first = First {
@@ -59,11 +68,12 @@ fn create(options: &Create) -> Result<Exit, Failure> {
         wanted: options.nodes.into(),
     };
     let token = forming::create(&node.data, &first, super::token::now_s())?.to_text();
+    let more = etcd_commands::announce(&node.data, etcd.as_ref(), &options.etcd)?;
     node.serve(&options.node).map_err(|failure| {
         // Nobody else has the token.
         let data = node.data.path().display();
         failure.next(format!(
-            "then start it with sinter serve {data}; on the others: sinter cluster join {token} --data DIR"
+            "then start it with sinter serve {data}; on the others: sinter cluster join {token} --data DIR{more}"
         ))
     })?;
     let (address, others) = (&node.addresses.0, options.nodes - 1);
@@ -75,7 +85,7 @@ fn create(options: &Create) -> Result<Exit, Failure> {
     }
     print(&format!(
         "{cluster}: {name} at {address} is the first of {} nodes. On each of the other {others} machines, within an hour:\n  \
-         sinter cluster join {token} --data DIR\nThe token is a secret. How far it is: sinter cluster status {}\n",
+         sinter cluster join {token} --data DIR{more}\nThe token is a secret. How far it is: sinter cluster status {}\n",
         options.nodes,
         options.node.data.display()
     ))?;
@@ -92,8 +102,15 @@ fn join(options: &ClusterJoin) -> Result<Exit, Failure> {
             failure.next("sinter client join TOKEN; a node's token is the one that `sinter cluster create` printed")
         );
     }
+    let etcd = etcd_commands::access(&options.etcd)?;
+    if let Some(etcd) = &etcd {
+        etcd::check_has_name(etcd, token.name.as_str()).map_err(failed)?;
+    }
     let node = Making::start(&options.node, &format!("cluster {}", token.name))?;
     let cluster = forming::join(&node.data, token, (&node.name, node.brick), node.addresses.clone())?;
+    if let Some(etcd) = etcd {
+        etcd.write(&node.data).map_err(failed)?;
+    }
     node.serve(&options.node)?;
     let (there, wanted) = (cluster.nodes.len(), cluster.wanted);
     let named = cluster.name.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -169,7 +186,7 @@ impl Making {
 }
 
 /// The addresses for clients, and for bricks at the next port.
-fn addresses(wanted: Option<&str>) -> base::Result<(Address, Address)> {
+pub(super) fn addresses(wanted: Option<&str>) -> base::Result<(Address, Address)> {
     let text = match wanted {
         Some(text) => text.to_string(),
         None => with_port(&own_hosts(false)?[0].to_string()),
@@ -197,10 +214,15 @@ fn dev(options: &Dev) -> Result<Exit, Failure> {
     if host::is_not_empty(&mount) {
         say(&format!("what {} holds is hidden while the volume is mounted there", mount.display()));
     }
-    let nodes = Nodes::start(home.directory(), &cluster, memory_max)?;
-    let ran = serve(options, (&home, &cluster, &nodes), &mount, memory_max, signals);
-    // Comes after the unmount: what that has written back is on the nodes' devices.
-    nodes.end();
+    let has_etcd = options.etcd || etcd::Etcd::is_in(home.directory());
+    let etcd = has_etcd.then(|| etcd::Etcd::start(home.directory(), &cluster)).transpose()?;
+    let ran = Nodes::start(home.directory(), &cluster, memory_max).and_then(|nodes| {
+        let ran = serve(options, (&home, &cluster, &nodes), &mount, memory_max, signals);
+        // Comes after the unmount: what that has written back is on the nodes' devices.
+        nodes.end();
+        ran
+    });
+    etcd.into_iter().for_each(etcd::Etcd::end);
     ran.map(|()| Exit::Done)
 }
 
@@ -293,10 +315,11 @@ fn status(options: &ClusterStatus) -> Result<Exit, Failure> {
             state::ask(&directory, &cluster)
         }
     };
+    let etcd = state.etcd.as_ref().map_or(String::new(), |etcd| format!("{}\n", state::told_of_etcd(etcd)));
     match options.json {
         true => print_json(&state)?,
         false if state.nodes.is_empty() => print(&format!("{}\n", state.health))?,
-        false => print(&format!("{}\n\n{}", state.health, table(&state)))?,
+        false => print(&format!("{}\n{etcd}\n{}", state.health, table(&state)))?,
     }
     Ok(if state.healthy { Exit::Done } else { Exit::Failed })
 }

@@ -10,6 +10,7 @@ mod config;
 mod devices;
 mod doctor;
 mod down;
+mod etcd;
 mod explain;
 mod figures;
 mod fstab;

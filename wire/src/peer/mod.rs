@@ -133,7 +133,8 @@ pub struct Reach {
 /// Another brick.
 struct Peer {
     id: PeerId,
-    address: Address,
+    /// The address to which the next connection is made.
+    address: Lock<Address>,
     /// The core on which everything of it happens.
     core: usize,
     pair: Lock<Pair>,
@@ -184,6 +185,7 @@ impl<S: PeerService> Peers<S> {
         let cores = runtime.tasks.cores();
         let peer = |(number, (id, address))| {
             let (pair, knocked, changed) = (Lock::new("peer", Pair::default()), Event::new(), Event::new());
+            let address = Lock::new("peer's address", address);
             (id, Arc::new(Peer { id, address, core: number % cores, pair, knocked, changed }))
         };
         let peers: BTreeMap<PeerId, Arc<Peer>> = peers.into_iter().enumerate().map(peer).collect();
@@ -223,6 +225,12 @@ impl<S: PeerService> Peers<S> {
     /// The address where it listens; None if it does not.
     pub fn address(&self) -> Option<Address> {
         self.listener.and_then(|listener| self.runtime.net.address(listener).ok())
+    }
+    /// Has the next connections to a peer be made to another address. Those that there are stay: they work, or end by themselves.
+    pub fn move_to(&self, peer: PeerId, address: Address) {
+        if let Some(peer) = self.peers.get(&peer) {
+            *peer.address.lock() = address;
+        }
     }
     /// Sends a parcel, on any core; waits for nothing. It is dropped if the pair is not connected; so is all that waits for the peer, with
     /// the connection, if that is too much. Bytes that are sent count for that, not the buffers in which they lie.

@@ -50,7 +50,8 @@ impl<S: PeerService> Peers<S> {
     /// at all: then it is there, whatever the attempt was waiting for.
     async fn reach_out(&self, peer: &Peer, purpose: Purpose, ticket: u64) -> Result<(Arc<Lane>, Reader, u64)> {
         let mut made = None;
-        let connect = async { made = Some(self.runtime.net.connect(&peer.address).await) };
+        let address = peer.address.lock().clone();
+        let connect = async { made = Some(self.runtime.net.connect(&address).await) };
         let ended = async {
             either(peer.knocked.after(ticket), self.stopped()).await;
         };
