@@ -312,6 +312,64 @@ fn private_key(path: &std::path::Path) -> Result<PrivateKey<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    /// A server that gives each connection this answer; None: it never answers.
+    fn server(answer: Option<&str>) -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+        let endpoint = format!("http://{}", listener.local_addr().expect("it listens"));
+        let answer = answer.map(|body| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for mut stream in listener.incoming().flatten() {
+                if let Some(answer) = &answer {
+                    drop(stream.read(&mut [0; 4096]));
+                    drop(stream.write_all(answer.as_bytes()));
+                }
+                kept.push(stream);
+            }
+        });
+        endpoint
+    }
+    fn client(endpoints: &[String]) -> Client {
+        Client::open(&Access::new(endpoints, [None; 3]).expect("right")).expect("it needs no file")
+    }
+
+    #[test]
+    fn what_is_too_old_or_no_etcd_is_refused() {
+        for (answer, is_right) in [
+            (r#"{"etcdserver":"3.4.23","etcdcluster":"3.4.0"}"#, true),
+            (r#"{"etcdserver":"3.10.0"}"#, true),
+            (r#"{"etcdserver":"4.0.0-rc.0"}"#, true),
+            (r#"{"etcdserver":"3.3.25"}"#, false),
+            (r#"{"etcdserver":"2.9"}"#, false),
+            (r#"{"version":"3.5.0"}"#, false),
+            ("[]", false),
+        ] {
+            let version = client(&[server(Some(answer))]).check_version();
+            assert_eq!(version.is_ok(), is_right, "{answer}: {version:?}");
+            assert!(is_right || version.is_err_and(|error| error.kind == Kind::Unsupported), "{answer}");
+        }
+        let error = client(&[server(Some("<html>"))]).check_version().expect_err("a page");
+        assert_eq!(error.kind, Kind::Invalid, "{error}");
+    }
+
+    #[test]
+    fn endpoints_that_hang_or_are_gone_are_passed_over() {
+        let gone = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port");
+        let (hangs, good) = (server(None), server(Some(r#"{"etcdserver":"3.5.1"}"#)));
+        let began = Instant::now();
+        let mut three = client(&[format!("http://{gone}"), hangs.clone(), good]);
+        assert_eq!(three.check_version().as_deref(), Ok("3.5.1"));
+        assert!(began.elapsed() < 2 * CALL, "{:?}", began.elapsed());
+        let again = Instant::now();
+        three.check_version().expect("it answered just now");
+        assert!(again.elapsed() < CALL, "the one that answered comes first");
+        let error = client(&[hangs]).check_version().expect_err("it hangs");
+        assert!(error.kind == Kind::Host && error.to_string().contains("does not answer"), "{error}");
+    }
 
     #[test]
     fn answers_of_etcd_are_read() {
