@@ -56,6 +56,10 @@ pub struct Snapshot {
     pub led: Vec<Led>,
     /// The usual service of the device, as learned so far.
     pub baseline: crate::Baseline,
+    /// The kernel's numbers of the connections of the daemon's mounts.
+    pub connections: Vec<u32>,
+    /// The requests of these connections since the looking began as the kernel counts them, as far as it still knows them.
+    pub kernel: Vec<InKernel>,
 }
 
 /// Another node of a cluster, as the one that leads knows it.
@@ -160,6 +164,69 @@ pub struct Whole {
     pub uid: u32,
     /// The caller's thread, as the daemon sees it; 0 if it does not.
     pub thread: u32,
+    /// The number that the kernel gave the request; 0 if it did not come through this machine's kernel.
+    #[serde(default)]
+    pub request: u64,
+    /// Its way to the daemon and back, if the kernel was asked.
+    #[serde(default)]
+    pub way: Option<Way>,
+}
+
+impl Whole {
+    /// Notes when the kernel sent the request and when it had the answer, in nanoseconds of the monotonic clock. The daemon's last stage is
+    /// shortened by what the kernel had the answer before it ended.
+    pub fn note_way(&mut self, sent_ns: u64, ended_ns: u64) {
+        let before_ns = self.end_ns.saturating_sub(ended_ns).min(self.duration_ns);
+        let last = self.stages.last_mut().map_or(0, |(_, ns)| {
+            let cut_ns = before_ns.min(*ns);
+            *ns -= cut_ns;
+            cut_ns
+        });
+        (self.duration_ns, self.end_ns) = (self.duration_ns - last, self.end_ns - last);
+        let began_ns = self.end_ns.saturating_sub(self.duration_ns);
+        let (there_ns, back_ns) = (began_ns.saturating_sub(sent_ns), ended_ns.saturating_sub(self.end_ns));
+        self.way = Some(Way { there_ns, back_ns });
+    }
+    /// Its duration with its way, as far as that is known.
+    pub fn whole_ns(&self) -> u64 {
+        self.duration_ns + self.way.map_or(0, |way| way.there_ns + way.back_ns)
+    }
+}
+
+/// The way of a request through the kernel, to the daemon and back.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
+pub struct Way {
+    /// Nanoseconds from the kernel's sending it until the daemon had it.
+    pub there_ns: u64,
+    /// Nanoseconds from the daemon's answer until the kernel had it.
+    pub back_ns: u64,
+}
+
+/// The requests of one kind, as the kernel counts: from sending them until it had the answer.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct InKernel {
+    /// The kind, as FUSE calls it.
+    pub kind: String,
+    /// Number of requests.
+    pub requests: u64,
+    /// Their mean time in nanoseconds.
+    pub mean_ns: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+}
+
+impl InKernel {
+    /// The figures of these times in nanoseconds, of which there is one at least.
+    pub fn of(kind: &str, mut times: Vec<u64>) -> InKernel {
+        times.sort_unstable();
+        let place = |share: f64| times[(share * (times.len() - 1) as f64).round() as usize];
+        let requests = times.len() as u64;
+        let mean_ns = times.iter().sum::<u64>() / requests;
+        InKernel { kind: kind.to_string(), requests, mean_ns, p50_ns: place(0.5), p99_ns: place(0.99) }
+    }
 }
 
 /// A core.
@@ -505,6 +572,26 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_with_its_way_is_what_the_kernel_counts() {
+        let whole = |end_ns| Whole {
+            end_ns,
+            duration_ns: 60,
+            stages: vec![("read".into(), 50), ("reply".into(), 10)],
+            ..Whole::default()
+        };
+        // Sent at 20, with the daemon from 40 to 100, answered at 130.
+        let mut late = whole(100);
+        late.note_way(20, 130);
+        assert_eq!((late.way, late.whole_ns()), (Some(Way { there_ns: 20, back_ns: 30 }), 110));
+        // The kernel had the answer while the daemon was still about it.
+        let mut early = whole(100);
+        early.note_way(20, 93);
+        assert_eq!((early.way, early.whole_ns(), early.stages[1].1), (Some(Way { there_ns: 20, back_ns: 0 }), 73, 3));
+        let times = InKernel::of("read", (1..=100).rev().collect());
+        assert_eq!((times.requests, times.mean_ns, times.p50_ns, times.p99_ns), (100, 50, 51, 99));
+    }
 
     #[test]
     fn the_end_of_a_window_has_what_was_sampled_within_it() {

@@ -1,7 +1,8 @@
 //! The verdict: which cause, if it were gone, would gain most.
 
 use crate::causes::{self, percent, time};
-use crate::waterfall::{Band, bands};
+use crate::snapshot::InKernel;
+use crate::waterfall::{Band, bands, has_ways};
 use crate::{Snapshot, Window};
 use runtime::Stage;
 use serde::{Deserialize, Serialize};
@@ -99,10 +100,16 @@ pub struct Explanation {
     pub others: Vec<Finding>,
     /// Figures that are missing.
     pub missing: Vec<String>,
-    /// Nanoseconds for which a request was in the kernel and not in the daemon, on its way there and back: the mean of all, an
-    /// estimate from samples. None if the kernel was not asked.
+    /// Nanoseconds for which a request was in the kernel and not in the daemon, on its way there and back: the mean of all. None if the
+    /// kernel was not asked.
     #[serde(default)]
     pub transport_ns: Option<u64>,
+    /// True if that was measured of each request of the sample; else it is an estimate from the numbers in flight.
+    #[serde(default)]
+    pub transport_is_measured: bool,
+    /// Requests by kind as the kernel counts them, those that took most time first.
+    #[serde(default)]
+    pub kernel: Vec<InKernel>,
     /// Rate times time over the mean number of requests in flight that was sampled; 1 if every request is accounted for.
     pub accounted: Option<f64>,
 }
@@ -123,6 +130,8 @@ pub fn explain(before: &Snapshot, after: &Snapshot) -> Option<Explanation> {
         others: findings,
         missing: missing(&window),
         transport_ns: transport_ns(&window),
+        transport_is_measured: has_ways(window.sample.iter()),
+        kernel: window.after.kernel.clone(),
         accounted: accounted(&window),
     })
 }
@@ -307,6 +316,11 @@ fn missing(window: &Window) -> Vec<String> {
 }
 
 fn transport_ns(window: &Window) -> Option<u64> {
+    if has_ways(window.sample.iter()) {
+        let ways = window.sample.iter().filter_map(|whole| whole.way).map(|way| way.there_ns + way.back_ns);
+        let (count, sum_ns) = ways.fold((0u64, 0), |(count, sum_ns), ns| (count + 1, sum_ns + ns));
+        return sum_ns.checked_div(count);
+    }
     window.kernel_occupancy()?;
     (window.requests() > 0).then(|| (window.transport_ns() / window.requests() as f64) as u64)
 }

@@ -21,10 +21,19 @@ pub struct Band {
     pub stages: Vec<(String, u64)>,
 }
 
-/// The bands of the operation named `name` within a sample, and `names` of stages in order.
+/// The stages before and behind the daemon's, where the kernel was asked.
+pub const SENT: &str = "sent";
+/// See `SENT`.
+pub const RETURNED: &str = "returned";
+
+/// The bands of the operation named `name` within a sample, and `names` of stages in order. With the ways through the kernel, if it told those
+/// of most requests: then of these requests alone.
 pub fn bands(sample: &[Whole], name: &str, names: &[&str]) -> Vec<Band> {
     let mut all: Vec<&Whole> = sample.iter().filter(|whole| whole.name == name).collect();
-    all.sort_by_key(|whole| whole.duration_ns);
+    if has_ways(all.iter().copied()) {
+        all.retain(|whole| whole.way.is_some());
+    }
+    all.sort_by_key(|whole| whole.whole_ns());
     if all.is_empty() {
         return Vec::new();
     }
@@ -37,15 +46,27 @@ pub fn bands(sample: &[Whole], name: &str, names: &[&str]) -> Vec<Band> {
     bands
 }
 
+/// True if the kernel told the ways of most of these requests.
+pub fn has_ways<'a>(sample: impl Iterator<Item = &'a Whole>) -> bool {
+    let (mut known, mut all) = (0, 0);
+    sample.for_each(|whole| (known, all) = (known + usize::from(whole.way.is_some()), all + 1));
+    2 * known > all
+}
+
 fn band(name: &str, requests: &[&Whole], names: &[&str]) -> Band {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (stage, ns) in requests.iter().flat_map(|whole| &whole.stages) {
         *sums.entry(stage).or_default() += ns;
     }
+    for way in requests.iter().filter_map(|whole| whole.way) {
+        *sums.entry(SENT).or_default() += way.there_ns;
+        *sums.entry(RETURNED).or_default() += way.back_ns;
+    }
     let count = requests.len().max(1) as u64;
     let mean = |name: &&str| sums.get(name).map(|sum| (name.to_string(), sum / count));
-    let stages: Vec<_> = names.iter().filter_map(mean).filter(|(_, ns)| *ns > 0).collect();
-    let duration_ns = requests.iter().map(|whole| whole.duration_ns).sum::<u64>() / count;
+    let names = std::iter::once(&SENT).chain(names).chain([&RETURNED]);
+    let stages: Vec<_> = names.filter_map(mean).filter(|(_, ns)| *ns > 0).collect();
+    let duration_ns = requests.iter().map(|whole| whole.whole_ns()).sum::<u64>() / count;
     Band { name: name.to_string(), requests: requests.len() as u64, duration_ns, stages }
 }
 
@@ -72,5 +93,16 @@ mod tests {
             assert_eq!((&*band.stages[0].0, band.stages.len()), ("read", 2));
         }
         assert!(super::bands(&sample, "fsync", &[]).is_empty());
+        // The kernel told most ways: bands are of those, and add up with them.
+        for whole in sample.iter_mut().skip(300) {
+            whole.way = Some(crate::snapshot::Way { there_ns: 5, back_ns: 7 });
+        }
+        let with = super::bands(&sample, "read", &["read", "order"]);
+        assert_eq!(with[0].requests, 700);
+        for band in &with {
+            let sum: u64 = band.stages.iter().map(|(_, ns)| ns).sum();
+            assert!(sum.abs_diff(band.duration_ns) <= 2, "{band:?}");
+            assert_eq!((band.stages[0].clone(), band.stages[3].clone()), ((SENT.into(), 5), (RETURNED.into(), 7)));
+        }
     }
 }

@@ -32,12 +32,19 @@ impl Cluster {
         Cluster { scratch, directory, mount }
     }
     fn up(&self) -> Daemon {
+        Daemon::start(self.command())
+    }
+    fn command(&self) -> std::process::Command {
         let mut command = sinter();
         command.args(["cluster", "dev"]).arg(&self.directory).arg(&self.mount);
-        Daemon::start({
-            command.args(["--size", "4G", "--memory-max", "1G"]);
-            command
-        })
+        command.args(["--size", "4G", "--memory-max", "1G"]);
+        command
+    }
+    /// Starts it once with more options, and ends it.
+    fn up_with(&self, more: &[&str]) {
+        let mut command = self.command();
+        command.args(more);
+        Daemon::start(command).terminate();
     }
     fn node(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -154,8 +161,26 @@ fn files_outlast_the_node_that_leads_and_an_end() {
     succeed(&["umount", text(&cluster.mount)]);
     let (status, errors) = daemon.wait();
     assert_eq!(status.code(), Some(0), "{errors}");
+    // With etcd beside it, from then on without being asked for; it may be killed.
+    let is_announced = || {
+        let told = cluster.status()["etcd"].clone();
+        if told["nodes"] == serde_json::json!(NODES) { Ok(told) } else { Err(told.to_string()) }
+    };
+    cluster.up_with(&["--etcd"]);
     let daemon = cluster.up();
     check(&cluster.mount, 0..221);
+    let told = eventually(RECOVERY, is_announced);
+    let endpoint = told["endpoints"][0].as_str().expect("an address").to_string();
+    crate::daemon::system("pkill", &["-KILL", "-f", &format!("etcd.*{endpoint}")]);
+    let is_missed = || {
+        let told = cluster.status();
+        match told["etcd"]["error"].as_str() {
+            Some(error) if error.contains("nobody listens") && told["healthy"] == true => Ok(()),
+            _ => Err(told.to_string()),
+        }
+    };
+    eventually(RECOVERY, is_missed);
+    write_all(&cluster.mount, 221..230);
     daemon.terminate();
 }
 

@@ -71,6 +71,31 @@ fn a_layer_that_holds_requests_is_the_verdict_and_stays_it() {
     home.check();
 }
 
+/// The way of requests through the kernel is told to root, and stages with it take as long as the kernel says.
+#[test]
+fn the_way_through_the_kernel_is_measured() {
+    let (home, daemon) = served("explain-way");
+    let (_, told) = reading(&home.mount, || explained(&[text(&home.data), "--seconds", "2"]));
+    assert_eq!(told["transport_is_measured"], true, "{told:#}");
+    let of = |list: &serde_json::Value, key: &str| {
+        let found = list.as_array().expect("a list").iter().find(|one| one[key] == "read");
+        found.cloned().unwrap_or_else(|| panic!("no read: {told:#}"))
+    };
+    let (kernel, daemons) = (of(&told["kernel"], "kind"), of(&told["operations"], "name"));
+    let bands = daemons["waterfall"].as_array().expect("a list");
+    let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let median = bands.iter().find(|band| band["name"] == "p50").expect("it has one");
+    let stages = median["stages"].as_array().expect("a list");
+    assert_eq!((&stages[0][0], &stages[stages.len() - 1][0]), (&"sent".into(), &"returned".into()), "{told:#}");
+    let sum: f64 = stages.iter().map(|stage| number(&stage[1])).sum();
+    let (ours, theirs) = (number(&median["duration_ns"]), number(&kernel["p50_ns"]));
+    assert!((sum - ours).abs() < 20.0, "stages add up: {median:#}");
+    // A sample of some hundred beside all: other tests run meanwhile.
+    assert!((0.8..1.25).contains(&(ours / theirs)), "{ours} and {theirs}: {told:#}");
+    assert!(number(&kernel["requests"]) > 100.0, "{kernel}");
+    daemon.terminate();
+}
+
 #[test]
 fn slow_requests_are_told_with_inode_and_thread() {
     let (home, daemon) = served("explain-slow");

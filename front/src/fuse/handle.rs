@@ -175,7 +175,7 @@ impl<T: Target> Handler<T> {
                 let _ = send(back, header.unique, &Head::status(header.unique, reply::errno(&error)), &[]);
             }
         }
-        let subject = Subject { ino: header.nodeid, uid: header.uid, thread: header.pid };
+        let subject = Subject { ino: header.nodeid, uid: header.uid, thread: header.pid, request: header.unique };
         self.runtime.ledger.record(self.core, row, &context.span, subject, self.runtime.stamp());
         if let Some(operation) = taped {
             self.runtime.ledger.tape(self.core, &context.span, &operation.words());

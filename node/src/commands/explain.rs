@@ -1,6 +1,6 @@
 //! `sinter explain`: why requests take as long as they do.
 
-use super::snapshots::{self, look, look_for};
+use super::snapshots::{self, look, look_through_kernel};
 use super::{print, print_json, sweep};
 use crate::admin::client::Client;
 use crate::cli::Explain;
@@ -8,6 +8,7 @@ use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 use crate::table::{Align, Table, count, duration};
 use explain::verdict::Operation;
+use explain::waterfall::{RETURNED, SENT};
 use explain::{Explanation, Finding, Snapshot, explain};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,7 +41,7 @@ fn take(data: &Path, seconds: u64) -> Result<[Snapshot; 2], Failure> {
     let progress = Progress::new("looking", None);
     let before = look(&mut client, 0)?;
     let tell = |done| progress.step(Step { what: "seconds", done, of: seconds });
-    let after = look_for(&mut client, seconds, tell)?;
+    let after = look_through_kernel(&mut client, seconds, tell)?;
     Ok([before, after])
 }
 
@@ -64,8 +65,9 @@ fn told(explanation: &Explanation) -> String {
         text.push_str(&format!("Not known: {missing}.\n"));
     }
     if let Some(transport_ns) = explanation.transport_ns {
+        let how = if explanation.transport_is_measured { "measured" } else { "an estimate" };
         text.push_str(&format!(
-            "In the kernel, on the way to the daemon and back: {} per request (an estimate)\n",
+            "In the kernel, on the way to the daemon and back: {} per request ({how})\n",
             duration(transport_ns)
         ));
     }
@@ -103,7 +105,8 @@ fn waterfall(operation: &Operation) -> String {
     table.row(row);
     let met: BTreeSet<&str> =
         operation.waterfall.iter().flat_map(|band| &band.stages).map(|(stage, _)| &**stage).collect();
-    for stage in runtime::Stage::ALL.map(runtime::Stage::name).into_iter().filter(|name| met.contains(name)) {
+    let known = [SENT].into_iter().chain(runtime::Stage::ALL.map(runtime::Stage::name)).chain([RETURNED]);
+    for stage in known.filter(|name| met.contains(name)) {
         let mut row = vec![format!("  {stage}")];
         row.extend(operation.waterfall.iter().map(|band| {
             let found = band.stages.iter().find(|(name, _)| name == stage);

@@ -223,6 +223,7 @@ fsync          2         1.00 us  2.00 us  1.50 us  2.50 us  3.00 us     3
             ino: 7,
             uid: 1000,
             thread: 42,
+            ..Whole::default()
         };
         let stages = [("front", 1000), ("queue", 9000), ("write", 40_000), ("flush", 950_000)];
         let table = history_table(&[past("read", 1_000, 50_000, &[]), past("fsync", 3_001_000, 1_000_000, &stages)]);

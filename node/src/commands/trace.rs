@@ -2,12 +2,13 @@
 
 use super::callers::Callers;
 use super::print_json;
-use super::snapshots::look_for;
+use super::snapshots::look_through_kernel;
 use crate::admin::client::Client;
 use crate::cli::Trace;
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 use explain::snapshot::Whole;
+use explain::waterfall::{RETURNED, SENT};
 use serde_json::{Value, json};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -21,7 +22,7 @@ pub fn run(options: &Trace) -> Result<Exit, Failure> {
     let file = std::fs::File::create(&options.perfetto).map_err(|error| failed(&error))?;
     let progress = Progress::new("looking", None);
     let tell = |done| progress.step(Step { what: "seconds", done, of: options.seconds });
-    let requests = look_for(&mut client, options.seconds, tell)?.sample;
+    let requests = look_through_kernel(&mut client, options.seconds, tell)?.sample;
     let mut callers = Callers::of(&mut client)?;
     let mut out = BufWriter::new(file);
     let written = write(&mut out, &requests, &mut callers).and_then(|()| out.flush());
@@ -69,14 +70,18 @@ fn events(number: usize, request: &Whole, callers: &mut Callers) -> Vec<Value> {
         "command": caller.as_ref().map(|caller| caller.command.clone()),
         "path": callers.path(request.thread, request.ino),
     });
-    let mut at_ns = request.end_ns - request.duration_ns.min(request.end_ns);
+    let way = request.way.unwrap_or_default();
+    let mut at_ns = (request.end_ns - request.duration_ns.min(request.end_ns)).saturating_sub(way.there_ns);
     let mut events = vec![event("b", &request.name, at_ns, arguments)];
-    for (stage, ns) in &request.stages {
-        events.push(event("b", stage, at_ns, json!({})));
-        at_ns += ns;
-        events.push(event("e", stage, at_ns, json!({})));
+    let stages = request.stages.iter().map(|(stage, ns)| (&**stage, *ns));
+    for (stage, ns) in [(SENT, way.there_ns)].into_iter().chain(stages).chain([(RETURNED, way.back_ns)]) {
+        if ns > 0 {
+            events.push(event("b", stage, at_ns, json!({})));
+            at_ns += ns;
+            events.push(event("e", stage, at_ns, json!({})));
+        }
     }
-    events.push(event("e", &request.name, request.end_ns, json!({})));
+    events.push(event("e", &request.name, request.end_ns + way.back_ns, json!({})));
     events
 }
 

@@ -105,6 +105,8 @@ impl Gatherer {
             peers: self.groups.as_deref().map(peers).unwrap_or_default(),
             led: self.groups.as_deref().map(led).unwrap_or_default(),
             baseline: self.learner.baseline(),
+            connections: mounts.iter().filter_map(|serving| connection(serving.mount().number())).collect(),
+            kernel: Vec::new(),
         }
     }
 
@@ -253,6 +255,11 @@ fn waiting(control: &FuseControl, mounts: &[Arc<Serving>]) -> Option<u64> {
     mounts.iter().map(|serving| control.waiting(serving.mount().number())).sum()
 }
 
+/// The kernel's number of a mount's connection: the minor of its device (`0:50`).
+fn connection(number: &str) -> Option<u32> {
+    number.split_once(':')?.1.parse().ok()
+}
+
 fn operation(profile: &OpProfile) -> Operation {
     let stage = |(stage, summary): &(runtime::Stage, _)| (stage.name().to_string(), Times::of(summary));
     Operation {
@@ -274,6 +281,8 @@ pub fn whole(kept: &Kept) -> Whole {
         ino: kept.subject.ino,
         uid: kept.subject.uid,
         thread: kept.subject.thread,
+        request: kept.subject.request,
+        way: None,
     }
 }
 

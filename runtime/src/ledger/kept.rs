@@ -28,6 +28,8 @@ pub struct Subject {
     pub uid: u32,
     /// The caller's thread, as this daemon sees it; 0 if it does not.
     pub thread: u32,
+    /// The number that the kernel has given the request; 0 if it came in another way.
+    pub request: u64,
 }
 
 /// A whole request, in the ledger's unit of time.
@@ -50,6 +52,7 @@ struct Slot {
     ino: AtomicU64,
     /// The user in the upper half, the thread in the lower.
     caller: AtomicU64,
+    request: AtomicU64,
     met: AtomicU64,
     stages: [AtomicU64; STAGES],
 }
@@ -70,6 +73,7 @@ impl Slot {
         self.total.store(end - span.start.0, Ordering::Relaxed);
         self.ino.store(subject.ino, Ordering::Relaxed);
         self.caller.store(u64::from(subject.uid) << 32 | u64::from(subject.thread), Ordering::Relaxed);
+        self.request.store(subject.request, Ordering::Relaxed);
         let mut met = span.met.get();
         self.met.store(met, Ordering::Relaxed);
         while met != 0 {
@@ -86,15 +90,15 @@ impl Slot {
         if number == 0 || !number.is_multiple_of(2) {
             return None;
         }
-        let [row, end, total, ino, caller, met] =
-            [&self.row, &self.end, &self.total, &self.ino, &self.caller, &self.met]
+        let [row, end, total, ino, caller, request, met] =
+            [&self.row, &self.end, &self.total, &self.ino, &self.caller, &self.request, &self.met]
                 .map(|cell| cell.load(Ordering::Relaxed));
         let mut stages = [0; STAGES];
         for (stage, spent) in stages.iter_mut().enumerate().filter(|(stage, _)| met >> stage & 1 == 1) {
             *spent = self.stages[stage].load(Ordering::Relaxed);
         }
         fence(Ordering::Acquire);
-        let subject = Subject { ino, uid: (caller >> 32) as u32, thread: caller as u32 };
+        let subject = Subject { ino, uid: (caller >> 32) as u32, thread: caller as u32, request };
         let whole = Whole { row: row as OpRow, end, total, stages, subject };
         (self.number.load(Ordering::Relaxed) == number).then_some(whole)
     }

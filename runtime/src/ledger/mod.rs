@@ -352,7 +352,7 @@ mod tests {
     fn record(ledger: &Ledger, row: OpRow, took: u64, end: u64) {
         let span = Span::start(Stamp(end - took));
         span.mark(Stage::Order, Stamp(end));
-        let subject = Subject { ino: end, uid: 1, thread: 2 };
+        let subject = Subject { ino: end, uid: 1, thread: 2, request: 6 };
         ledger.record(0, row, &span, subject, Stamp(end));
     }
 
@@ -362,7 +362,7 @@ mod tests {
         (1..=3000).for_each(|number| record(&ledger, number as usize % 2, 7, 10 * number));
         let history = ledger.history();
         assert_eq!((history.len(), history[0].end_ns), (1024, 10 * (3000 - 1023)));
-        let subject = Subject { ino: 30_000, uid: 1, thread: 2 };
+        let subject = Subject { ino: 30_000, uid: 1, thread: 2, request: 6 };
         let kept = Kept { name: "read", end_ns: 30_000, total_ns: 7, stages: vec![(Stage::Order, 7)], subject };
         assert_eq!(history.last(), Some(&kept));
     }

@@ -38,6 +38,7 @@ mod stamps;
 mod tests;
 #[cfg(feature = "seeded-bugs")]
 mod volatile;
+mod ways;
 
 pub use block_on::block_on;
 pub use cores::core_of_cpu;
@@ -50,6 +51,7 @@ pub use ring_entry::{Fetch, HEAD_BYTES, RingEntry};
 pub use scheduling::{set_batch_policy, set_core_priority, set_least_priority};
 pub use stamps::Stamps;
 pub(crate) use stamps::ticks;
+pub use ways::{Way, Ways};
 
 use crate::disk::device_name;
 use crate::random::{Random, SplitMix};

@@ -699,7 +699,7 @@ impl<S: Service> Talk<S> {
             runtime.ledger.failed(core, rows.row(op), kind);
         }
         // The caller's thread is one of another machine.
-        let subject = Subject { ino: op.home().map_or(0, |ino| ino.0), uid: context.uid, thread: 0 };
+        let subject = Subject { ino: op.home().map_or(0, |ino| ino.0), uid: context.uid, thread: 0, request: 0 };
         runtime.ledger.record(core, rows.row(op), &context.span, subject, runtime.stamp());
     }
     /// Waits, after a start, until the other sessions of before have let go of what they cache, or are over.

@@ -57,6 +57,7 @@ const ROOMS: [Room; 15] = [
             "clap",
             "clap_complete",
             "clap_mangen",
+            "data-encoding",
             "libc",
             "rustix",
             "serde",
@@ -64,6 +65,8 @@ const ROOMS: [Room; 15] = [
             "tikv-jemallocator",
             "toml",
             "ratatui",
+            "rustls",
+            "ureq",
         ],
     },
 ];

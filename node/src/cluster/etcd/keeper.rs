@@ -46,7 +46,7 @@ pub struct Announced {
     pub cluster: Cluster,
     /// Its brick.
     pub brick: Uuid,
-    /// What it says of itself.
+    /// The values that it gives of itself.
     pub alive: Alive,
 }
 
@@ -76,7 +76,7 @@ impl Keeper {
         let failed = |error| Error::new(base::Kind::Host, "no thread for etcd").with(error);
         spawned.map_err(failed).map(|_| Keeper(shared))
     }
-    /// What is known of etcd; None if the node uses none.
+    /// The state of etcd; None if the node uses none.
     pub fn state(&self) -> Option<EtcdState> {
         self.0.state().told.clone()
     }

@@ -19,7 +19,7 @@ pub fn name_key(name: &str) -> String {
     format!("/sinter/names/{name}")
 }
 
-/// What all keys of a cluster begin with.
+/// The beginning of all keys of a cluster.
 pub fn prefix(cluster: &Cluster) -> String {
     format!("/sinter/{}/", to_hex(&cluster.id))
 }
@@ -39,7 +39,7 @@ pub fn alive_key(cluster: &Cluster, node: &Place) -> String {
     format!("{}alive/{}", prefix(cluster), to_hex(&node.brick.0))
 }
 
-/// What is said of a cluster as a whole.
+/// The value about a cluster as a whole.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 struct Meta {
     /// The cluster's name; None of one on a single machine.
@@ -57,7 +57,7 @@ struct Member {
     peers: Spot,
 }
 
-/// What a node says of itself while it runs.
+/// The value by which a node that runs tells of itself.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Alive {
     /// The node's name.
@@ -93,7 +93,7 @@ pub fn member(cluster: &Cluster, node: &Place) -> Put {
     Put { key: member_key(cluster, node), value: json(&Member { name, replica, clients, peers }), lease: None }
 }
 
-/// What etcd has of a cluster.
+/// The rows that etcd has of a cluster.
 #[derive(Debug)]
 pub struct Entry {
     /// The revision in which it got the cluster.
