@@ -56,7 +56,7 @@ pub struct EtcdOptions {
     /// File of the certificate with which this node comes to etcd, in PEM [default: it comes without]
     #[arg(long, value_name = "FILE", requires = "etcd_key")]
     pub etcd_cert: Option<PathBuf>,
-    /// File of that certificate's key, in PEM
+    /// File of that certificate's key, in PEM [default: none, it goes with the certificate]
     #[arg(long, value_name = "FILE", requires = "etcd_cert")]
     pub etcd_key: Option<PathBuf>,
 }

@@ -255,8 +255,10 @@ fn rows(kvs: &Value) -> Result<Vec<Row>> {
         field => field.as_str().and_then(|text| BASE64.decode(text.as_bytes()).ok()),
     };
     let row = |row: &Value| {
-        let key = String::from_utf8(bytes(&row["key"])?).ok()?;
-        Some(Row { key, value: bytes(&row["value"])?, revision: number(&row["mod_revision"])? })
+        let row = row.as_object()?;
+        let row = |field: &str| row.get(field).unwrap_or(&Value::Null);
+        let key = String::from_utf8(bytes(row("key"))?).ok()?;
+        Some(Row { key, value: bytes(row("value"))?, revision: number(row("mod_revision"))? })
     };
     match kvs {
         Value::Null => Ok(Vec::new()),
@@ -320,7 +322,9 @@ mod tests {
     fn server(answer: Option<&str>) -> String {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
         let endpoint = format!("http://{}", listener.local_addr().expect("it listens"));
-        let answer = answer.map(|body| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+        let answer = answer.map(|body| {
+            format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        });
         std::thread::spawn(move || {
             let mut kept = Vec::new();
             for mut stream in listener.incoming().flatten() {
