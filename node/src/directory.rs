@@ -4,16 +4,41 @@
 use crate::assembly::INDEX;
 use crate::failure::{Exit, Failure};
 use base::{Error, Kind, Result as Outcome};
+use control::{Held, files};
 use runtime::disk::{device_name, is_device};
 use runtime::real::{Access, Directory};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use store::media::device_table::FILE as DEVICE_TABLE;
 
 /// Names that may lie in a directory that becomes a brick: the lock, the remains of a format that was interrupted, a
 /// socket of a killed daemon, and the names that a file system begins with.
 const INNOCENT: [&str; 5] = ["lock", "superblock", INDEX, crate::admin::SOCKET, "lost+found"];
+
+/// The bytes of a small file of a brick's directory; None: there is none. Errors: `Invalid` over `bytes_max`; those of opening and reading.
+pub fn read(data: &Directory, name: &str, bytes_max: u64) -> Outcome<Option<Vec<u8>>> {
+    let shown = || data.path().join(name).display().to_string();
+    let file = match data.file(name, Access::Read) {
+        Err(error) if error.kind == Kind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Error::os("can't read", error.raw_os_error().unwrap_or(libc::EIO)).with(shown()))?;
+    if bytes.len() as u64 > bytes_max {
+        let what = "a file is longer than any that Sinter writes: restore it from a backup";
+        return Err(Error::new(Kind::Invalid, what).with(shown()));
+    }
+    Ok(Some(bytes))
+}
+
+/// Replaces such a file as a whole, durably. Errors: those of writing; `Busy`, if another process does so.
+pub fn replace(data: &Directory, name: &str, bytes: &[u8]) -> Outcome<()> {
+    // The lock lasts as long as the directory is open: the caller's stays open.
+    let held = Held::lock(Directory::open(data.path())?, |from, to| std::fs::rename(from, to))?;
+    files::replace(&held, name, bytes)
+}
 
 /// Opens the directory; makes it if only its last component is missing.
 pub fn make(data: &Path) -> Result<Directory, Failure> {

@@ -217,7 +217,7 @@ fn a_cluster_needs_no_etcd_and_finds_its_nodes_by_it() {
     three.machine.ip("addr del 10.77.0.3/24 dev cable");
     three.machine.ip("addr add 10.77.0.13/24 dev cable");
     refused(two, &["cluster", "move", text(&two.data), "10.77.0.22"], &[], &["a daemon serves"]);
-    refused(three, &["cluster", "move", text(&three.data), "10.77.0.2"], &[], &["address"]);
+    refused(three, &["cluster", "move", text(&three.data), "10.77.0.2"], &[], &["two have the address"]);
     let moved = three.machine.succeed(&["cluster", "move", text(&three.data), "10.77.0.13"]);
     assert!(moved.contains("the others learn it from etcd"), "{moved}");
     daemons[2] = Some(three.serve());

@@ -5,14 +5,14 @@
 //! old file or the new one.
 
 use crate::admin::protocol::{of_hex, to_hex};
+use crate::directory;
 use base::{Error, Kind, Result};
-use control::{ClientName, Held, files};
+use control::ClientName;
 use runtime::net::Address;
-use runtime::real::{Access, Directory};
+use runtime::real::Directory;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::Read;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use store::format::Uuid;
@@ -173,7 +173,7 @@ impl Cluster {
     }
     /// Refuses a cluster that can't be one. Errors: `Invalid`.
     pub fn check(&self) -> Result<()> {
-        check(self).map_err(wrong)
+        check(self).map_err(|what| Error::new(Kind::Invalid, "no cluster can be so: correct its addresses").with(what))
     }
     /// Number of nodes that are a majority.
     pub fn majority(&self) -> usize {
@@ -183,18 +183,8 @@ impl Cluster {
     /// Reads the file in a directory, and the brick that it says it is of. None: there is none. Errors: `Invalid`, if it is not one that
     /// Sinter writes; those of opening.
     pub fn read(directory: &Directory) -> Result<Option<(Cluster, Option<Uuid>)>> {
-        let shown = || directory.path().join(FILE).display().to_string();
-        let file = match directory.file(FILE, Access::Read) {
-            Err(error) if error.kind == Kind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let mut bytes = Vec::new();
-        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-        read.map_err(|error| Error::os("can't read", error.raw_os_error().unwrap_or(libc::EIO)).with(shown()))?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(wrong("it is longer than any that Sinter writes").with(shown()));
-        }
-        parse(&bytes).map(Some).map_err(|error| error.with(shown()))
+        let Some(bytes) = directory::read(directory, FILE, FILE_BYTES_MAX)? else { return Ok(None) };
+        parse(&bytes).map(Some).map_err(|error| error.with(directory.path().join(FILE).display()))
     }
     /// The cluster of a file's text. Errors: `Invalid`, `Newer`.
     pub(super) fn of_text(text: &[u8]) -> Result<Cluster> {
@@ -202,9 +192,7 @@ impl Cluster {
     }
     /// Writes the file durably in a cluster's directory, or, as that of this brick of it, in a brick's.
     pub fn write(&self, directory: &Directory, brick: Option<Uuid>) -> Result<()> {
-        // The lock lasts as long as the directory is open: the caller's stays open.
-        let held = Held::lock(Directory::open(directory.path())?, |from, to| std::fs::rename(from, to))?;
-        files::replace(&held, FILE, self.text(brick).as_bytes())
+        directory::replace(directory, FILE, self.text(brick).as_bytes())
     }
     /// The file's text, in the directory of this brick or in the cluster's own.
     pub(super) fn text(&self, brick: Option<Uuid>) -> String {
@@ -310,9 +298,8 @@ fn check(cluster: &Cluster) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
-    use crate::directory;
     use crate::scratch::Scratch;
 
     fn cluster() -> Cluster {
@@ -325,7 +312,8 @@ mod tests {
         };
         Cluster { id: [0xab; 16], name: None, wanted: 3, groups: 1, nodes: (1..=3).map(node).collect() }
     }
-    fn of_machines(nodes: u8) -> Cluster {
+    /// A cluster of three machines, of which so many have joined.
+    pub fn of_machines(nodes: u8) -> Cluster {
         let address = |number: u8, port: u16| Spot::Remote(format!("10.0.0.{number}:{port}").parse().expect("one"));
         let node = |number: u8| Place {
             name: format!("store-{number}.lan"),

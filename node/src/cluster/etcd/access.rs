@@ -1,10 +1,9 @@
 //! The file that says how a node reaches etcd. It lies in the directory of the node's brick; a node without it uses no etcd.
 
+use crate::directory;
 use base::{Error, Kind, Result};
-use control::{Held, files};
-use runtime::real::{Access as Opening, Directory};
+use runtime::real::Directory;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The file's name.
@@ -79,20 +78,12 @@ impl Access {
     }
     /// Reads the file in a brick's directory; None: it has none. Errors: `Invalid`, `Newer`; those of reading.
     pub fn read(data: &Directory) -> Result<Option<Access>> {
-        let shown = || data.path().join(FILE).display().to_string();
-        let file = match data.file(FILE, Opening::Read) {
-            Err(error) if error.kind == Kind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let mut bytes = Vec::new();
-        let read = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
-        read.map_err(|error| Error::os("can't read", error.raw_os_error().unwrap_or(libc::EIO)).with(shown()))?;
-        parse(&bytes).map(Some).map_err(|error| error.with(shown()))
+        let Some(bytes) = directory::read(data, FILE, FILE_BYTES_MAX)? else { return Ok(None) };
+        parse(&bytes).map(Some).map_err(|error| error.with(data.path().join(FILE).display()))
     }
     /// Writes the file durably.
     pub fn write(&self, data: &Directory) -> Result<()> {
-        let held = Held::lock(Directory::open(data.path())?, |from, to| std::fs::rename(from, to))?;
-        files::replace(&held, FILE, self.text().as_bytes())
+        directory::replace(data, FILE, self.text().as_bytes())
     }
     fn text(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data is JSON") + "\n"
@@ -115,7 +106,6 @@ fn parse(bytes: &[u8]) -> Result<Access> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory;
     use crate::scratch::Scratch;
 
     #[test]

@@ -59,7 +59,7 @@ impl Keeper {
     ) -> Result<Keeper> {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
         let there = shared.clone();
-        let mut looks = Looks { announced, moved, way: None, last: Ok(()), answered: Instant::now() };
+        let mut looks = Looks { announced, moved, way: None, last: None, answered: Instant::now() };
         let run = move || {
             loop {
                 looks.look(&there);
@@ -100,8 +100,8 @@ struct Looks<F> {
     announced: Announced,
     moved: F,
     way: Option<Way>,
-    /// The outcome of the last look.
-    last: Result<()>,
+    /// The error of the last look.
+    last: Option<String>,
     /// The time at which etcd last had the cluster, or of the start.
     answered: Instant,
 }
@@ -147,15 +147,14 @@ impl<F: Fn(&Cluster, &[usize]) -> Result<()>> Looks<F> {
     }
     /// Says what is new, for the log.
     fn note(&mut self, error: Option<String>) {
-        let now = error.map_or(Ok(()), |error| Err(Error::new(base::Kind::Host, "etcd").with(error)));
-        match (&self.last, &now) {
-            (Err(_), Ok(())) => say("etcd has this node again"),
-            (before, Err(error)) if before.as_ref().err() != Some(error) => {
-                say(&format!("{error}. Data is served as before"));
+        match (&self.last, &error) {
+            (Some(_), None) => say("etcd has this node again"),
+            (before, Some(now)) if before.as_ref() != Some(now) => {
+                say(&format!("etcd: {now}. Data is served as before"))
             }
             _ => {}
         }
-        self.last = now;
+        self.last = error;
     }
     /// One look: announces what etcd does not have of this node, and takes what others have announced. The names of the nodes that run.
     fn turn(&mut self, access: Access) -> Result<Vec<String>> {

@@ -165,20 +165,9 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::config::tests::of_machines;
     use super::*;
 
-    fn cluster() -> Cluster {
-        let spot = |number: u8, port: u16| Spot::Remote(format!("10.0.0.{number}:{port}").parse().expect("one"));
-        let node = |number: u8| Place {
-            name: format!("n{number}"),
-            brick: Uuid([number; 16]),
-            replica: number.into(),
-            clients: spot(number, 7400),
-            peers: spot(number, 7401),
-        };
-        let name = Some("prod".parse().expect("a name"));
-        Cluster { id: [0xab; 16], name, wanted: 3, groups: 6, nodes: (1..=3).map(node).collect() }
-    }
     fn rows(cluster: &Cluster) -> Vec<Row> {
         let puts = std::iter::once(meta(cluster)).chain(cluster.nodes.iter().map(|node| member(cluster, node)));
         puts.enumerate().map(|(at, put)| Row { key: put.key, value: put.value, revision: 5 + at as i64 }).collect()
@@ -186,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_nodes_announce_is_read() {
-        let cluster = cluster();
+        let cluster = of_machines(3);
         let mut held = rows(&cluster);
         let alive = Alive { node: "n2".into(), version: "0.1.0".into(), pid: 7, epoch: 3 };
         let key = alive_key(&cluster, &cluster.nodes[1]);
@@ -200,7 +189,7 @@ mod tests {
 
     #[test]
     fn another_etcd_and_another_cluster_are_told_apart() {
-        let cluster = cluster();
+        let cluster = of_machines(3);
         let kind = |rows| Entry::read(&cluster, rows).expect_err("not this cluster").kind;
         assert_eq!(kind(Vec::new()), Kind::NotFound, "wiped");
         assert_eq!(kind(rows(&cluster).split_off(1)), Kind::NotFound, "nothing of the whole");
@@ -213,7 +202,7 @@ mod tests {
 
     #[test]
     fn etcd_says_where_a_node_is_and_never_who() {
-        let cluster = cluster();
+        let cluster = of_machines(3);
         let (own, mut now) = (cluster.nodes[0].clone(), cluster.clone());
         now.nodes[2].clients = Spot::Remote("10.9.9.9:7400".parse().expect("one"));
         let entry = |cluster: &Cluster| Entry::read(cluster, rows(cluster)).expect("its own");

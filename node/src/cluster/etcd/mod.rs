@@ -70,20 +70,18 @@ pub fn register(access: &Access, cluster: &Cluster) -> Result<usize> {
         }
     }
     let (meta, prefix) = (keys::meta_key(cluster), keys::prefix(cluster));
-    let revision = match Entry::read(cluster, client.range(&prefix)?) {
-        Ok(entry) => entry.revision,
+    let entry = match Entry::read(cluster, client.range(&prefix)?) {
         Err(error) if error.kind == Kind::NotFound => {
             written += usize::from(client.put_if((&meta, NONE), &[keys::meta(cluster)])?);
-            Entry::read(cluster, client.range(&prefix)?)?.revision
+            Entry::read(cluster, client.range(&prefix)?)?
         }
-        Err(error) => return Err(error),
+        entry => entry?,
     };
-    let entry = Entry::read(cluster, client.range(&prefix)?)?;
     // What a node has said of itself is newer than what another one knows of it.
     let missing: Vec<_> = cluster.nodes.iter().filter(|node| !entry.knows(cluster, node)).collect();
     let puts: Vec<_> = missing.iter().map(|node| keys::member(cluster, node)).collect();
     if !puts.is_empty() {
-        if !client.put_if((&meta, revision), &puts)? {
+        if !client.put_if((&meta, entry.revision), &puts)? {
             return Err(Error::new(Kind::Busy, "somebody else changes this cluster in etcd: do it again"));
         }
         written += puts.len();
